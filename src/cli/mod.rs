@@ -1,0 +1,1 @@
+//! What a person types. The only module that prints.

@@ -1,0 +1,1 @@
+//! TOML file, then environment; every problem reported together.

@@ -1,0 +1,1 @@
+//! Sample data, and a mail inbox to look at.

@@ -1,0 +1,168 @@
+//! What stands in a digest: data only, between gathering and rendering.
+
+use std::collections::BTreeMap;
+
+use super::address::{Address, AddressError};
+use super::ids::{OrgId, UserId};
+use super::schedule::Period;
+use super::week::SendKey;
+
+/// Everything that one org's digest is made of.
+#[derive(Debug, Clone)]
+pub struct DigestInput {
+    /// Whose digest.
+    pub org: OrgId,
+    /// The org's name, as the application wrote it: untrusted text.
+    pub org_name: String,
+    /// The unique key of the send.
+    pub key: SendKey,
+    /// The days that the digest is about.
+    pub period: Period,
+    /// The sections in the order of the mail.
+    pub sections: Vec<Section>,
+    /// Who gets it.
+    pub recipients: Vec<Recipient>,
+}
+
+impl DigestInput {
+    /// Whether nothing happened for anybody: every figure zero, no rows.
+    pub fn is_empty(&self) -> bool {
+        self.sections.iter().all(Section::is_empty)
+    }
+}
+
+/// One admin of the org, as the recipients query or the directory gave it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Recipient {
+    /// The admin.
+    pub user: UserId,
+    /// The address, or why it is none. A broken one gets a final row and stops nobody.
+    pub address: Result<Address, BrokenAddress>,
+    /// The admin's name: untrusted text.
+    pub name: Option<String>,
+    /// A BCP 47 language tag, such as `de` or `pt-BR`.
+    pub locale: Option<String>,
+}
+
+/// An address that could not be parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BrokenAddress {
+    /// What the application gave, shortened; personal data.
+    pub raw: String,
+    /// What is wrong with it.
+    pub error: AddressError,
+}
+
+/// A titled part of the digest.
+#[derive(Debug, Clone)]
+pub struct Section {
+    /// The configured name.
+    pub name: String,
+    /// The heading.
+    pub title: String,
+    /// What stands below it.
+    pub body: SectionBody,
+}
+
+/// What stands in a section.
+#[derive(Debug, Clone)]
+pub enum SectionBody {
+    /// Numbers with a label, compared to the previous period.
+    Figures(Vec<Figure>),
+    /// A list of rows for everybody.
+    Rows(Rows),
+    /// A list of rows per admin; whoever is not named sees none.
+    PersonalRows(BTreeMap<UserId, Rows>),
+    /// The query failed and the section is configured to be left out with a note.
+    Omitted,
+}
+
+/// A number with a label.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Figure {
+    /// What is counted: untrusted text.
+    pub label: String,
+    /// The period's value.
+    pub value: Amount,
+    /// The previous period's value; `None` where it is not known, which is not zero.
+    pub previous: Option<Amount>,
+}
+
+/// A number as the database wrote it, without loss, and near enough to compute with.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Amount {
+    text: String,
+    value: f64,
+}
+
+/// The text is not a finite number.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a finite number")]
+pub struct AmountError;
+
+impl Amount {
+    /// Parses a decimal number such as `1204` or `-0.75`.
+    pub fn parse(text: &str) -> Result<Self, AmountError> {
+        let value: f64 = text.trim().parse().map_err(|_| AmountError)?;
+        if !value.is_finite() {
+            return Err(AmountError);
+        }
+        Ok(Self { text: text.trim().to_owned(), value })
+    }
+
+    /// A count.
+    pub fn count(n: u64) -> Self {
+        // Counts beyond 2^53 lose their last digits in comparisons only; the text is exact.
+        #[expect(clippy::cast_precision_loss, reason = "used for ratios; the text keeps every digit")]
+        let value = n as f64;
+        Self { text: n.to_string(), value }
+    }
+
+    /// Every digit that the database gave.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The number, for ratios and bars.
+    pub fn value(&self) -> f64 {
+        self.value
+    }
+}
+
+/// A list, cut to its limit.
+#[derive(Debug, Clone, Default)]
+pub struct Rows {
+    /// The rows shown, in the query's order.
+    pub shown: Vec<Row>,
+    /// How many there are in all; the mail says “and N more”.
+    pub total: u64,
+}
+
+/// One row: column names to JSON values, all untrusted.
+///
+/// The templates know `title`, `url`, `detail`, `when` and `actor`; any other column is
+/// there for templates of the operator's own.
+pub type Row = serde_json::Map<String, serde_json::Value>;
+
+impl Section {
+    /// Whether the section has nothing to show to anybody.
+    pub fn is_empty(&self) -> bool {
+        match &self.body {
+            SectionBody::Figures(figures) => figures.iter().all(|f| f.value.value() == 0.0),
+            SectionBody::Rows(rows) => rows.total == 0,
+            SectionBody::PersonalRows(by_user) => by_user.values().all(|rows| rows.total == 0),
+            SectionBody::Omitted => true,
+        }
+    }
+}
+
+/// One recipient's digest in words, before it becomes a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rendered {
+    /// The subject, one line, not escaped for HTML.
+    pub subject: String,
+    /// The text part, lines ended by `\n`.
+    pub text: String,
+    /// The HTML part, lines ended by `\n`.
+    pub html: String,
+}

@@ -1,0 +1,140 @@
+//! Identifiers. Each is a type of its own, so that no function takes the wrong one.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// The longest id accepted from an application, in bytes. A UUID has 36.
+pub const MAX_ID_BYTES: usize = 200;
+
+/// Why a text is not an id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    /// Nothing but white space.
+    #[error("an id must not be empty")]
+    Empty,
+    /// Longer than [`MAX_ID_BYTES`].
+    #[error("an id may have at most {MAX_ID_BYTES} bytes")]
+    TooLong,
+    /// Control characters would break logs and headers.
+    #[error("an id must not hold control characters")]
+    Control,
+}
+
+fn checked(text: &str) -> Result<String, IdError> {
+    if text.trim().is_empty() {
+        return Err(IdError::Empty);
+    }
+    if text.len() > MAX_ID_BYTES {
+        return Err(IdError::TooLong);
+    }
+    if text.chars().any(char::is_control) {
+        return Err(IdError::Control);
+    }
+    Ok(text.to_owned())
+}
+
+/// An organisation's id in the application, as text whatever its type there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OrgId(String);
+
+impl OrgId {
+    /// Parses the application's id.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        checked(text).map(Self)
+    }
+
+    /// The id as the application wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for OrgId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// An admin's id in the application, as text whatever its type there.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UserId(String);
+
+impl UserId {
+    /// Parses the application's id.
+    pub fn parse(text: &str) -> Result<Self, IdError> {
+        checked(text).map(Self)
+    }
+
+    /// The id as the application wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for UserId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The row id of a send, given by the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SendId(pub i64);
+
+impl fmt::Display for SendId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The row id of a message in the outbox, given by the database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub i64);
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The fence of a claim: rises with every take-over, never falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Epoch(pub i64);
+
+/// The fence of a message's lease: rises with every lease, never falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Token(pub i64);
+
+/// The fence of leadership: rises with every election, never falls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Term(pub i64);
+
+/// One start of one process. Never a host or pod name, which may come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ReplicaId(pub Uuid);
+
+impl ReplicaId {
+    /// A fresh id. Called once, in `app.rs`.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for ReplicaId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The identity of one claim statement, made before the try, so that a rerun
+/// after a lost answer recognises its own rows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClaimId(pub Uuid);
+
+impl ClaimId {
+    /// A fresh identity for one batch of claims.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}

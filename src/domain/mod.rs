@@ -1,0 +1,18 @@
+//! What the words mean: pure types and decisions, no I/O, no clock, no database.
+//!
+//! Reading order: who ([`ids`], [`address`]), when ([`week`], [`zone`],
+//! [`schedule`]), what ([`send`], [`digest`]), and how it travels
+//! ([`message`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
+
+pub mod address;
+pub mod digest;
+pub mod fingerprint;
+pub mod ids;
+pub mod message;
+pub mod reply;
+pub mod retry;
+pub mod schedule;
+pub mod send;
+pub mod token;
+pub mod week;
+pub mod zone;

@@ -1,0 +1,1 @@
+//! When a message is tried again, and when it is given up.

@@ -1,0 +1,1 @@
+//! Unsubscribe tokens: opaque, signed, without an address in them.

@@ -1,0 +1,1 @@
+//! The fingerprint check across sends and installations.

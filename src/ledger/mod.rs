@@ -1,0 +1,1 @@
+//! The stories: what happened to an org's digest, and why.

@@ -1,0 +1,1 @@
+//! Every metric, its unit and its meaning.

@@ -1,0 +1,1 @@
+//! From gathered data to words: templates, filters, the size budget.

@@ -1,0 +1,1 @@
+//! Who gets a digest and what stands in it.

@@ -1,0 +1,1 @@
+//! Every row, and the only SQL of ours.

@@ -1,0 +1,1 @@
+//! Logs: format, filters, field names.

@@ -1,0 +1,1 @@
+//! Who is due, and handing over to the outbox.
