@@ -16,6 +16,44 @@ pub struct WeeklySchedule {
     pub zone: Zone,
 }
 
+/// Why a text is not a part of a schedule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ScheduleError {
+    /// Not the English name of a day. Numbers are refused: some systems call Monday 1, others 0 or 2.
+    #[error("“{0}” is not a day of the week; write its English name, such as monday or mon")]
+    Weekday(String),
+    /// Not a time of day to the minute.
+    #[error("“{0}” is not a time of day from 00:00 to 23:59, written HH:MM, such as 08:00")]
+    Time(String),
+}
+
+/// Parses the English name of a day, whole or its first three letters, in any case.
+pub fn parse_weekday(text: &str) -> Result<Weekday, ScheduleError> {
+    text.trim().parse().map_err(|_| ScheduleError::Weekday(shortened(text)))
+}
+
+/// Parses `08:00` on the 24-hour clock. A database's `time` column prints
+/// seconds too; they are accepted where they are zero.
+pub fn parse_time(text: &str) -> Result<NaiveTime, ScheduleError> {
+    let mut parts = text.trim().splitn(3, ':');
+    let mut number = |digits: std::ops::RangeInclusive<usize>| {
+        let part = parts.next()?;
+        let plain = digits.contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+        if plain { part.parse().ok() } else { None }
+    };
+    let (hour, minute) = (number(1..=2), number(2..=2));
+    let whole_minute = parts.next().is_none_or(|seconds| matches!(seconds, "00" | "00.000" | "00.000000"));
+    hour.zip(minute)
+        .filter(|_| whole_minute)
+        .and_then(|(hour, minute)| NaiveTime::from_hms_opt(hour, minute, 0))
+        .ok_or_else(|| ScheduleError::Time(shortened(text)))
+}
+
+/// What an error quotes of a text that somebody else wrote.
+fn shortened(text: &str) -> String {
+    text.chars().take(40).collect()
+}
+
 /// One scheduled moment: a week, and the instant that the schedule has in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Slot {
@@ -117,5 +155,61 @@ impl Period {
     /// Whether first and last day lie in the same calendar month.
     pub fn within_one_month(&self) -> bool {
         (self.first.year(), self.first.month()) == (self.last.year(), self.last.month())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_are_parsed_by_name_and_numbers_are_refused() {
+        for text in ["monday", "Monday", "MON", " mon "] {
+            assert_eq!(parse_weekday(text), Ok(Weekday::Mon), "{text}");
+        }
+        assert_eq!(parse_weekday("thu"), Ok(Weekday::Thu));
+        assert_eq!(parse_weekday("sunday"), Ok(Weekday::Sun));
+        for text in ["", "1", "0", "mo", "montag", "mondays", "monday 08:00"] {
+            assert_eq!(parse_weekday(text), Err(ScheduleError::Weekday(text.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn times_are_parsed_to_the_minute() {
+        let at = |hour, minute| Ok(NaiveTime::from_hms_opt(hour, minute, 0).unwrap());
+        assert_eq!(parse_time("08:00"), at(8, 0));
+        assert_eq!(parse_time(" 8:00 "), at(8, 0));
+        assert_eq!(parse_time("00:00"), at(0, 0));
+        assert_eq!(parse_time("23:59"), at(23, 59));
+        assert_eq!(parse_time("08:30:00"), at(8, 30));
+        for text in [
+            "",
+            "8",
+            "08",
+            ":00",
+            "08:",
+            "08:0",
+            "008:00",
+            "24:00",
+            "08:60",
+            "-8:00",
+            "+8:00",
+            "8:00 am",
+            "08.00",
+            "0800",
+            "08:00:01",
+            "08:00:",
+            "08:00:00+00",
+            "08:00:00:00",
+            "٠٨:٠٠",
+        ] {
+            assert_eq!(parse_time(text), Err(ScheduleError::Time(text.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_error_quotes_the_start_of_a_long_text_only() {
+        let error = parse_weekday(&"x".repeat(1_000)).unwrap_err();
+        assert!(error.to_string().len() < 150, "{error}");
     }
 }
