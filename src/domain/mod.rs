@@ -1,10 +1,11 @@
 //! What the words mean: pure types and decisions, no I/O, no clock, no database.
 //!
 //! Reading order: who ([`ids`], [`address`]), when ([`week`], [`zone`],
-//! [`schedule`]), what ([`send`], [`digest`]), and how it travels
+//! [`schedule`], [`candidate`]), what ([`send`], [`digest`]), and how it travels
 //! ([`message`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
 
 pub mod address;
+pub mod candidate;
 pub mod digest;
 pub mod fingerprint;
 pub mod ids;

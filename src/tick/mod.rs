@@ -1,1 +1,3 @@
 //! Who is due, and handing over to the outbox.
+
+pub mod due;

@@ -1,0 +1,20 @@
+//! Who may get a digest: one org as the recipients query or the directory lists it.
+
+use chrono::{DateTime, Utc};
+
+use super::ids::OrgId;
+use super::schedule::WeeklySchedule;
+use super::zone::ZoneError;
+
+/// An org with at least one opted-in admin, before anybody asks whether it is due.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Candidate {
+    /// Whose digest.
+    pub org: OrgId,
+    /// When the org wants it; or why nobody can tell, which stops this org alone.
+    pub schedule: Result<WeeklySchedule, ZoneError>,
+    /// When the org was made; `None` where the application does not say.
+    pub created_at: Option<DateTime<Utc>>,
+    /// When the first of its opted-in admins opted in; `None` where the application does not say.
+    pub opted_in_at: Option<DateTime<Utc>>,
+}
