@@ -1,1 +1,4 @@
+//! One binary for all integration tests: it links once.
 
+mod smtp;
+mod support;
