@@ -1,1 +1,3 @@
+//! The `digestd` program.
+
 fn main() {}

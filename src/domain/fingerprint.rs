@@ -16,7 +16,7 @@ impl Fingerprint {
     pub fn derive(address: &str, template: &str, dedupe_key: &str) -> Self {
         let normal = address.trim().to_lowercase();
         let hash = Sha256::digest(format!("{normal}\0{template}\0{dedupe_key}").as_bytes());
-        Self(hash.iter().map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(&hash))
     }
 
     /// Takes a fingerprint from the database.
@@ -33,5 +33,29 @@ impl Fingerprint {
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
+    }
+}
+
+/// Lower-case hexadecimal.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Fingerprint, hex};
+
+    #[test]
+    fn bytes_become_two_digits_each() {
+        assert_eq!(hex(&[0x00, 0x0f, 0xa5, 0xff]), "000fa5ff");
+    }
+
+    #[test]
+    fn case_and_white_space_of_the_address_do_not_matter() {
+        let derive = |address| Fingerprint::derive(address, "weekly", "acme 2026-W28");
+        assert_eq!(derive(" Ann@Example.org "), derive("ann@example.org"));
+        assert_ne!(derive("ann@example.org"), derive("bob@example.org"));
+        assert_eq!(derive("ann@example.org").as_str().len(), 64);
     }
 }

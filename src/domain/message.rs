@@ -7,7 +7,7 @@ use chrono::TimeDelta;
 use sha2::{Digest, Sha256};
 
 use super::address::Address;
-use super::fingerprint::Fingerprint;
+use super::fingerprint::{Fingerprint, hex};
 use super::ids::{MessageId, OrgId, Token, UserId};
 use super::week::SendKey;
 
@@ -163,7 +163,7 @@ impl MessageUid {
             hash.update([0]);
         }
         let bytes = hash.finalize();
-        Self(bytes.iter().take(16).map(|byte| format!("{byte:02x}")).collect())
+        Self(hex(&bytes[..16]))
     }
 
     /// Takes a name from the database.
