@@ -1,4 +1,8 @@
-//! One binary for all integration tests: it links once.
+//! One binary for every integration test, so that the crate is linked once.
+#![cfg(test)]
+
+#[macro_use]
+mod support;
 
 mod smtp;
-mod support;
+mod tidy;
