@@ -1,0 +1,104 @@
+//! Opening the database.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use secrecy::{ExposeSecret, SecretString};
+use sqlx::ConnectOptions as _;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+
+use super::{Postgres, Sqlite, Store, StoreError};
+use crate::clock::Clock;
+
+/// How long an SQLite statement waits for another process's write. Writes are short, so this is
+/// only reached by a process that was frozen in the middle of one.
+const SQLITE_BUSY: Duration = Duration::from_secs(10);
+/// How long a statement waits for a free connection before it counts as a failure.
+const ACQUIRE: Duration = Duration::from_secs(10);
+/// SQLite readers; the file has one writer whatever we ask for.
+const SQLITE_READERS: u32 = 4;
+/// The size that an idle WAL file is cut back to, in bytes.
+const SQLITE_WAL_BYTES: &str = "67108864";
+
+/// Which database.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DatabaseKind {
+    /// PostgreSQL.
+    Postgres,
+    /// SQLite.
+    Sqlite,
+}
+
+/// What is needed to open the database.
+#[derive(Debug, Clone)]
+pub struct ConnectOptions {
+    /// Where it is.
+    pub target: Target,
+    /// Connections of this process to PostgreSQL.
+    pub pool: u32,
+    /// The PostgreSQL schema of ours: an identifier, checked by the configuration.
+    pub schema: String,
+    /// Whether a pooler in transaction mode stands between: no named prepared statements then.
+    pub pgbouncer: bool,
+    /// The clock that decides.
+    pub clock: Clock,
+}
+
+/// Where the database is.
+#[derive(Debug, Clone)]
+pub enum Target {
+    /// A `postgres://` URL; it may hold a password.
+    Postgres(SecretString),
+    /// A file.
+    Sqlite(PathBuf),
+}
+
+impl Store {
+    /// Opens the database without touching the network yet: connections are made as they are needed.
+    pub fn open(options: &ConnectOptions) -> Result<Self, StoreError> {
+        match &options.target {
+            Target::Postgres(url) => open_postgres(url, options),
+            Target::Sqlite(path) => Ok(open_sqlite(path, options)),
+        }
+    }
+}
+
+fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, StoreError> {
+    let mut connect = PgConnectOptions::from_str(url.expose_secret())
+        .map_err(StoreError::doing("reading the database URL"))?
+        .application_name("digestd")
+        .disable_statement_logging();
+    if options.pgbouncer {
+        connect = connect.statement_cache_capacity(0);
+    }
+    let pool = PgPoolOptions::new()
+        .max_connections(options.pool)
+        .acquire_timeout(ACQUIRE)
+        .connect_lazy_with(connect);
+    Ok(Store::Postgres(Postgres { pool, schema: options.schema.as_str().into(), clock: options.clock.clone() }))
+}
+
+fn open_sqlite(path: &std::path::Path, options: &ConnectOptions) -> Store {
+    let base = SqliteConnectOptions::new()
+        .filename(path)
+        .busy_timeout(SQLITE_BUSY)
+        .foreign_keys(true)
+        // The mark before a body leaves must survive a power cut, so commits are synced.
+        .synchronous(SqliteSynchronous::Full)
+        .pragma("journal_size_limit", SQLITE_WAL_BYTES)
+        .disable_statement_logging();
+    let write = SqlitePoolOptions::new()
+        .max_connections(1)
+        .acquire_timeout(ACQUIRE.max(SQLITE_BUSY) * 2)
+        .idle_timeout(None)
+        .max_lifetime(None)
+        .connect_lazy_with(base.clone().create_if_missing(true));
+    let read = SqlitePoolOptions::new()
+        .max_connections(SQLITE_READERS)
+        .acquire_timeout(ACQUIRE)
+        .connect_lazy_with(base.pragma("query_only", "1"));
+    Store::Sqlite(Sqlite { write, read, clock: options.clock.clone() })
+}
+

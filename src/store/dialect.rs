@@ -1,0 +1,119 @@
+//! One SQL text, two dialects.
+//!
+//! Texts are written with `digestd.` before each table and these words in braces:
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `{now}` | the given now (always `$1`), else the database's clock at this very moment |
+//! | `{epoch}` | 1970-01-01T00:00:00Z |
+//! | `{ms}` | after an integer: that many milliseconds, to add to a time |
+//! | `{each}` | the function that turns a JSON array into rows with a column `value` |
+//! | `{for_update_o}` | locks the rows of the table called `o`, in their order |
+//! | `{skip_locked}` | locks the rows read, passing over those that somebody else has locked |
+
+use chrono::{DateTime, Utc};
+use sqlx::encode::IsNull;
+use sqlx::error::BoxDynError;
+use sqlx::{Database, Decode, Encode, Postgres, Sqlite, Type};
+
+/// Whose words to use.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Dialect<'a> {
+    /// PostgreSQL, with the name of our schema.
+    Postgres(&'a str),
+    /// SQLite.
+    Sqlite,
+}
+
+/// `{now}` is read at the moment it is needed and not at the transaction's start, because a
+/// statement may have waited long for a lock.
+const POSTGRES: [(&str, &str); 6] = [
+    ("{now}", "COALESCE($1, clock_timestamp())"),
+    ("{epoch}", "TIMESTAMPTZ 'epoch'"),
+    ("{ms}", " * INTERVAL '1 millisecond'"),
+    ("{each}", "jsonb_array_elements"),
+    ("{for_update_o}", "FOR UPDATE OF o"),
+    ("{skip_locked}", "FOR UPDATE SKIP LOCKED"),
+];
+
+const SQLITE: [(&str, &str); 6] = [
+    ("{now}", "COALESCE($1, CAST(unixepoch('subsec') * 1000 AS INTEGER))"),
+    ("{epoch}", "0"),
+    ("{ms}", ""),
+    ("{each}", "json_each"),
+    ("{for_update_o}", ""),
+    ("{skip_locked}", ""),
+];
+
+/// Spells a text in a dialect.
+pub(super) fn expand(text: &str, dialect: Dialect<'_>) -> String {
+    let (words, prefix) = match dialect {
+        Dialect::Postgres(schema) => (&POSTGRES, format!("\"{schema}\".")),
+        Dialect::Sqlite => (&SQLITE, String::new()),
+    };
+    words.iter().fold(text.replace("digestd.", &prefix), |text, (word, spelt)| text.replace(word, spelt))
+}
+
+/// A time as the database keeps it: `TIMESTAMPTZ`, or integer milliseconds on SQLite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct At(pub DateTime<Utc>);
+
+impl Type<Postgres> for At {
+    fn type_info() -> <Postgres as Database>::TypeInfo {
+        <DateTime<Utc> as Type<Postgres>>::type_info()
+    }
+}
+
+impl Encode<'_, Postgres> for At {
+    fn encode_by_ref(&self, buf: &mut <Postgres as Database>::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        Encode::<Postgres>::encode_by_ref(&self.0, buf)
+    }
+}
+
+impl Decode<'_, Postgres> for At {
+    fn decode(value: <Postgres as Database>::ValueRef<'_>) -> Result<Self, BoxDynError> {
+        <DateTime<Utc> as Decode<'_, Postgres>>::decode(value).map(Self)
+    }
+}
+
+impl Type<Sqlite> for At {
+    fn type_info() -> <Sqlite as Database>::TypeInfo {
+        <i64 as Type<Sqlite>>::type_info()
+    }
+
+    fn compatible(ty: &<Sqlite as Database>::TypeInfo) -> bool {
+        <i64 as Type<Sqlite>>::compatible(ty)
+    }
+}
+
+impl Encode<'_, Sqlite> for At {
+    fn encode_by_ref(&self, buf: &mut <Sqlite as Database>::ArgumentBuffer) -> Result<IsNull, BoxDynError> {
+        Encode::<Sqlite>::encode_by_ref(&self.0.timestamp_millis(), buf)
+    }
+}
+
+impl Decode<'_, Sqlite> for At {
+    fn decode(value: <Sqlite as Database>::ValueRef<'_>) -> Result<Self, BoxDynError> {
+        let millis = <i64 as Decode<'_, Sqlite>>::decode(value)?;
+        DateTime::from_timestamp_millis(millis).map(Self).ok_or_else(|| "a time outside the calendar".into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_text_is_spelt_for_both_databases() {
+        let text = "UPDATE digestd.sends SET lease_until = {now} + $2{ms} {skip_locked}";
+        assert_eq!(
+            expand(text, Dialect::Postgres("weekly")),
+            "UPDATE \"weekly\".sends SET lease_until = COALESCE($1, clock_timestamp()) \
+             + $2 * INTERVAL '1 millisecond' FOR UPDATE SKIP LOCKED"
+        );
+        assert_eq!(
+            expand(text, Dialect::Sqlite),
+            "UPDATE sends SET lease_until = COALESCE($1, CAST(unixepoch('subsec') * 1000 AS INTEGER)) + $2 "
+        );
+    }
+}

@@ -1,0 +1,294 @@
+//! The built-in directory: orgs, their admins, and what happened in them.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+use sqlx::types::Json;
+
+use super::dialect::At;
+use super::{Store, StoreError, run};
+
+/// An org that may be due, as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CandidateRow {
+    /// The org.
+    pub org: String,
+    /// Its zone, unchecked.
+    pub timezone: String,
+    /// Its own weekday, unchecked.
+    pub weekday: Option<String>,
+    /// Its own time, unchecked.
+    pub local_time: Option<String>,
+    /// When it was created, if known.
+    pub created_at: Option<DateTime<Utc>>,
+    /// When its first admin of today opted in; `None` if that is not known of one of them.
+    pub opted_in_at: Option<DateTime<Utc>>,
+}
+
+/// An org as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OrgRow {
+    /// The org.
+    pub org: String,
+    /// Its name.
+    pub name: String,
+    /// Its zone, unchecked.
+    pub timezone: String,
+    /// The language of admins who have none of their own.
+    pub locale: Option<String>,
+}
+
+/// An opted-in, active admin as the table has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdminRow {
+    /// The org.
+    pub org: String,
+    /// The admin.
+    pub user: String,
+    /// The address, unchecked.
+    pub email: String,
+    /// The name.
+    pub name: Option<String>,
+    /// The admin's own language.
+    pub locale: Option<String>,
+    /// When the admin opted in, if known.
+    pub opted_in_at: Option<DateTime<Utc>>,
+}
+
+/// How often one kind of thing happened.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FigureRow {
+    /// The org.
+    pub org: String,
+    /// The kind of activity.
+    pub kind: String,
+    /// In the period.
+    pub current: i64,
+    /// In the period before.
+    pub previous: i64,
+}
+
+/// One thing that happened, among the first of its org.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ItemRow {
+    /// The org.
+    pub org: String,
+    /// What happened.
+    pub title: String,
+    /// Where to look at it.
+    pub url: Option<String>,
+    /// Who did it.
+    pub actor: Option<String>,
+    /// When.
+    pub occurred_at: DateTime<Utc>,
+    /// How many there are in the org's period in all.
+    pub total: i64,
+}
+
+/// Half-open spans of time for the built-in queries.
+#[derive(Debug, Clone, Copy)]
+pub struct Spans {
+    /// The first instant of the period before.
+    pub previous_from: DateTime<Utc>,
+    /// The first instant of the period, which ends the one before.
+    pub from: DateTime<Utc>,
+    /// The first instant after the period.
+    pub to: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
+struct OrgKey<'a> {
+    org: &'a str,
+}
+
+#[derive(Serialize)]
+struct ZoneKey<'a> {
+    zone: &'a str,
+}
+
+/// Keyset pages by primary key; an empty list of zones means all.
+const CANDIDATES: &str = "
+    SELECT
+        o.id,
+        o.timezone,
+        o.weekday,
+        o.local_time,
+        o.created_at,
+        CASE WHEN COUNT(*) = COUNT(a.opted_in_at) THEN MIN(a.opted_in_at) END
+    FROM digestd.orgs AS o
+    JOIN digestd.admins AS a ON a.org_id = o.id
+    WHERE o.id > $1
+      AND o.active
+      AND a.active
+      AND a.weekly_digest
+      AND ($2 OR o.timezone IN (SELECT u.value->>'zone' FROM {each}($3) AS u))
+    GROUP BY o.id
+    ORDER BY o.id
+    LIMIT $4";
+
+const ORGS: &str = "
+    SELECT o.id, o.name, o.timezone, o.locale
+    FROM digestd.orgs AS o
+    JOIN {each}($1) AS u ON o.id = u.value->>'org'
+    WHERE o.active";
+
+const ADMINS: &str = "
+    SELECT a.org_id, a.id, a.email, a.name, a.locale, a.opted_in_at
+    FROM digestd.admins AS a
+    JOIN {each}($1) AS u ON a.org_id = u.value->>'org'
+    WHERE a.active AND a.weekly_digest
+    ORDER BY a.org_id, a.id";
+
+const FIGURES: &str = "
+    SELECT
+        a.org_id,
+        a.kind,
+        SUM(CASE WHEN a.occurred_at >= $3 THEN 1 ELSE 0 END),
+        SUM(CASE WHEN a.occurred_at < $3 THEN 1 ELSE 0 END)
+    FROM digestd.activity AS a
+    JOIN {each}($1) AS u ON a.org_id = u.value->>'org'
+    WHERE a.occurred_at >= $2 AND a.occurred_at < $4
+    GROUP BY a.org_id, a.kind
+    ORDER BY a.org_id, 3 DESC, a.kind";
+
+const ITEMS: &str = "
+    SELECT org_id, title, url, actor, occurred_at, total
+    FROM (
+        SELECT
+            a.org_id, a.title, a.url, a.actor, a.occurred_at,
+            COUNT(*) OVER (PARTITION BY a.org_id) AS total,
+            ROW_NUMBER() OVER (
+                PARTITION BY a.org_id
+                ORDER BY COALESCE(a.value, 0) DESC, a.occurred_at DESC, a.id
+            ) AS place
+        FROM digestd.activity AS a
+        JOIN {each}($1) AS u ON a.org_id = u.value->>'org'
+        WHERE a.occurred_at >= $2 AND a.occurred_at < $3
+    ) AS ranked
+    WHERE place <= $4
+    ORDER BY org_id, place";
+
+const MEMBERS: &str = "
+    SELECT a.org_id, a.id
+    FROM digestd.admins AS a
+    JOIN {each}($1) AS u ON a.org_id = u.value->>'org'
+    JOIN digestd.orgs AS o ON o.id = a.org_id
+    WHERE a.active AND a.weekly_digest AND o.active";
+
+impl Store {
+    /// One page of the orgs that have an opted-in admin, by id, after `after`.
+    pub async fn candidates_page(
+        &self,
+        after: &str,
+        zones: Option<&[String]>,
+        limit: u32,
+    ) -> Result<Vec<CandidateRow>, StoreError> {
+        type Row = (String, String, Option<String>, Option<String>, Option<At>, Option<At>);
+        let keys: Vec<ZoneKey<'_>> = zones.unwrap_or_default().iter().map(|zone| ZoneKey { zone }).collect();
+        let rows: Vec<Row> = run!(self, read, db => {
+            sqlx::query_as(self.sql(CANDIDATES))
+                .bind(after)
+                .bind(zones.is_none())
+                .bind(Json(&keys))
+                .bind(i64::from(limit))
+                .fetch_all(db)
+                .await
+        })
+        .map_err(StoreError::doing("reading candidates"))?;
+        Ok(rows
+            .into_iter()
+            .map(|(org, timezone, weekday, local_time, created_at, opted_in_at)| CandidateRow {
+                org,
+                timezone,
+                weekday,
+                local_time,
+                created_at: created_at.map(|at| at.0),
+                opted_in_at: opted_in_at.map(|at| at.0),
+            })
+            .collect())
+    }
+
+    /// The active ones among these orgs.
+    pub async fn org_rows(&self, orgs: &[&str]) -> Result<Vec<OrgRow>, StoreError> {
+        let rows: Vec<(String, String, String, Option<String>)> = run!(self, read, db => {
+            sqlx::query_as(self.sql(ORGS)).bind(Json(org_keys(orgs))).fetch_all(db).await
+        })
+        .map_err(StoreError::doing("reading orgs"))?;
+        Ok(rows.into_iter().map(|(org, name, timezone, locale)| OrgRow { org, name, timezone, locale }).collect())
+    }
+
+    /// The opted-in, active admins of these orgs.
+    pub async fn admin_rows(&self, orgs: &[&str]) -> Result<Vec<AdminRow>, StoreError> {
+        type Row = (String, String, String, Option<String>, Option<String>, Option<At>);
+        let rows: Vec<Row> = run!(self, read, db => {
+            sqlx::query_as(self.sql(ADMINS)).bind(Json(org_keys(orgs))).fetch_all(db).await
+        })
+        .map_err(StoreError::doing("reading admins"))?;
+        Ok(rows
+            .into_iter()
+            .map(|(org, user, email, name, locale, at)| AdminRow {
+                org,
+                user,
+                email,
+                name,
+                locale,
+                opted_in_at: at.map(|at| at.0),
+            })
+            .collect())
+    }
+
+    /// Counts by kind for these orgs, the larger first.
+    pub async fn figure_rows(&self, orgs: &[&str], spans: Spans) -> Result<Vec<FigureRow>, StoreError> {
+        let rows: Vec<(String, String, i64, i64)> = run!(self, read, db => {
+            sqlx::query_as(self.sql(FIGURES))
+                .bind(Json(org_keys(orgs)))
+                .bind(At(spans.previous_from))
+                .bind(At(spans.from))
+                .bind(At(spans.to))
+                .fetch_all(db)
+                .await
+        })
+        .map_err(StoreError::doing("counting activity"))?;
+        Ok(rows
+            .into_iter()
+            .map(|(org, kind, current, previous)| FigureRow { org, kind, current, previous })
+            .collect())
+    }
+
+    /// The first `limit` items of each of these orgs: by value, then the newest.
+    pub async fn item_rows(&self, orgs: &[&str], spans: Spans, limit: u32) -> Result<Vec<ItemRow>, StoreError> {
+        type Row = (String, String, Option<String>, Option<String>, At, i64);
+        let rows: Vec<Row> = run!(self, read, db => {
+            sqlx::query_as(self.sql(ITEMS))
+                .bind(Json(org_keys(orgs)))
+                .bind(At(spans.from))
+                .bind(At(spans.to))
+                .bind(i64::from(limit))
+                .fetch_all(db)
+                .await
+        })
+        .map_err(StoreError::doing("reading activity"))?;
+        Ok(rows
+            .into_iter()
+            .map(|(org, title, url, actor, at, total)| ItemRow { org, title, url, actor, occurred_at: at.0, total })
+            .collect())
+    }
+
+    /// Who of these orgs is an active, opted-in admin right now, by org.
+    pub async fn members(&self, orgs: &[&str]) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
+        let rows: Vec<(String, String)> = run!(self, read, db => {
+            sqlx::query_as(self.sql(MEMBERS)).bind(Json(org_keys(orgs))).fetch_all(db).await
+        })
+        .map_err(StoreError::doing("reading members"))?;
+        let mut by_org: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (org, user) in rows {
+            by_org.entry(org).or_default().push(user);
+        }
+        Ok(by_org)
+    }
+}
+
+fn org_keys<'a>(orgs: &[&'a str]) -> Vec<OrgKey<'a>> {
+    orgs.iter().map(|org| OrgKey { org }).collect()
+}

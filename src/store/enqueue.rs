@@ -1,0 +1,200 @@
+//! Enqueue: all messages of a send and the send's change to `enqueued`, or nothing.
+
+use std::collections::HashMap;
+
+use chrono::TimeDelta;
+use serde::Serialize;
+use sqlx::types::Json;
+
+use super::sends::cut;
+use super::{Store, StoreError, uncancelled};
+use crate::domain::ids::SendId;
+use crate::domain::message::{Draft, DraftContent, MessageState};
+use crate::domain::send::Claim;
+use crate::domain::week::SendKey;
+
+/// One claim with its messages, ready to be enqueued.
+#[derive(Debug)]
+pub struct Enqueue {
+    /// The claim, spent by this.
+    pub claim: Claim,
+    /// One draft per recipient.
+    pub drafts: Vec<Draft>,
+}
+
+/// What became of a batch.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Enqueued {
+    /// Sends that moved to `enqueued`.
+    pub sends: Vec<SendId>,
+    /// Rows inserted into the outbox.
+    pub messages: u64,
+}
+
+/// First the send moves, fenced; messages are inserted only for those that did.
+const MOVE: &str = "
+    UPDATE digestd.sends AS s
+    SET state = 'enqueued',
+        messages = CAST(u.value->>'messages' AS INTEGER),
+        settled_at = {now},
+        lease_until = NULL
+    FROM {each}($2) AS u
+    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
+      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
+      AND s.state = 'claimed'
+    RETURNING id";
+
+const INSERT_MESSAGES: &str = "
+    INSERT INTO digestd.outbox (
+        send_id, org_id, user_id, address, mailbox, uid, fingerprint, state, reason, resend,
+        next_attempt_at, expires_at, created_at, settled_at
+    )
+    SELECT
+        CAST(u.value->>'send' AS BIGINT),
+        u.value->>'org',
+        u.value->>'user',
+        u.value->>'address',
+        u.value->>'mailbox',
+        u.value->>'uid',
+        u.value->>'fingerprint',
+        u.value->>'state',
+        u.value->>'reason',
+        CAST(u.value->>'resend' AS INTEGER) <> 0,
+        {now},
+        {now} + $3{ms},
+        {now},
+        CASE WHEN u.value->>'state' = 'pending' THEN NULL ELSE {now} END
+    FROM {each}($2) AS u
+    WHERE TRUE
+    RETURNING id, uid";
+
+const INSERT_BODIES_POSTGRES: &str = "
+    INSERT INTO digestd.bodies (message_id, bytes)
+    SELECT id, bytes
+    FROM unnest($1::BIGINT[], $2::BYTEA[]) AS u (id, bytes)";
+
+const INSERT_BODY_SQLITE: &str = "
+    INSERT INTO digestd.bodies (message_id, bytes)
+    VALUES ($1, $2)";
+
+#[derive(Serialize)]
+struct Moving {
+    id: i64,
+    epoch: i64,
+    messages: usize,
+}
+
+#[derive(Serialize)]
+struct MessageRow {
+    send: i64,
+    org: String,
+    user: String,
+    address: String,
+    mailbox: Option<String>,
+    uid: String,
+    fingerprint: Option<String>,
+    state: &'static str,
+    reason: Option<&'static str>,
+    resend: u8,
+}
+
+/// A batch taken apart into what the statements want.
+struct Batch {
+    moving: Vec<Moving>,
+    rows: Vec<MessageRow>,
+    bodies: HashMap<String, Vec<u8>>,
+}
+
+/// Moves the sends and inserts the narrow rows; what is left to insert are the bodies, by row id.
+macro_rules! enqueue_rows {
+    ($store:expr, $tx:expr, $batch:expr, $max_age:expr) => {{
+        let moved: Vec<i64> = sqlx::query_scalar($store.sql(MOVE))
+            .bind($store.given())
+            .bind(Json(&$batch.moving))
+            .fetch_all(&mut **$tx)
+            .await?;
+        let rows: Vec<&MessageRow> = $batch.rows.iter().filter(|row| moved.contains(&row.send)).collect();
+        let inserted: Vec<(i64, String)> = sqlx::query_as($store.sql(INSERT_MESSAGES))
+            .bind($store.given())
+            .bind(Json(&rows))
+            .bind($max_age.num_milliseconds())
+            .fetch_all(&mut **$tx)
+            .await?;
+        let bodies: Vec<(i64, &[u8])> = inserted
+            .iter()
+            .filter_map(|(id, uid)| $batch.bodies.get(uid).map(|bytes| (*id, bytes.as_slice())))
+            .collect();
+        let messages = u64::try_from(inserted.len()).unwrap_or(u64::MAX);
+        (Enqueued { sends: moved.into_iter().map(SendId).collect(), messages }, bodies)
+    }};
+}
+
+impl Store {
+    /// Enqueues a batch in one transaction. A claim that was superseded meanwhile leaves no trace of
+    /// its messages and does not hold up the others. Running it again after a lost answer enqueues
+    /// nothing twice: the sends have moved, and only moved sends get messages.
+    pub async fn enqueue(&self, batch: Vec<Enqueue>, max_age: TimeDelta) -> Result<Enqueued, StoreError> {
+        let batch = take_apart(batch);
+        let store = self.clone();
+        uncancelled(async move {
+            match &store {
+                Store::Postgres(inner) => {
+                    let mut tx = inner.pool.begin().await?;
+                    let (enqueued, bodies) = enqueue_rows!(&store, &mut tx, &batch, max_age);
+                    let (ids, bytes): (Vec<i64>, Vec<&[u8]>) = bodies.into_iter().unzip();
+                    sqlx::query(store.sql(INSERT_BODIES_POSTGRES)).bind(ids).bind(bytes).execute(&mut *tx).await?;
+                    tx.commit().await?;
+                    Ok(enqueued)
+                }
+                Store::Sqlite(inner) => {
+                    let mut tx = inner.write.begin_with("BEGIN IMMEDIATE").await?;
+                    let (enqueued, bodies) = enqueue_rows!(&store, &mut tx, &batch, max_age);
+                    for (id, bytes) in bodies {
+                        sqlx::query(store.sql(INSERT_BODY_SQLITE)).bind(id).bind(bytes).execute(&mut *tx).await?;
+                    }
+                    tx.commit().await?;
+                    Ok(enqueued)
+                }
+            }
+        })
+        .await
+        .map_err(StoreError::doing("enqueueing messages"))
+    }
+}
+
+fn take_apart(batch: Vec<Enqueue>) -> Batch {
+    let mut taken = Batch { moving: Vec::new(), rows: Vec::new(), bodies: HashMap::new() };
+    for Enqueue { claim, drafts } in batch {
+        taken.moving.push(Moving { id: claim.send.0, epoch: claim.epoch.0, messages: drafts.len() });
+        let resend = u8::from(matches!(claim.key, SendKey::Manual(_)));
+        for draft in drafts {
+            let uid = draft.uid.as_str().to_owned();
+            let row = MessageRow {
+                send: claim.send.0,
+                org: claim.org.to_string(),
+                user: draft.user.to_string(),
+                address: cut(&draft.address),
+                mailbox: None,
+                uid: uid.clone(),
+                fingerprint: None,
+                state: MessageState::Pending.as_str(),
+                reason: None,
+                resend,
+            };
+            taken.rows.push(match draft.content {
+                DraftContent::Message { to, fingerprint, bytes } => {
+                    taken.bodies.insert(uid, bytes);
+                    MessageRow {
+                        mailbox: Some(to.mailbox().to_owned()),
+                        fingerprint: Some(fingerprint.as_str().to_owned()),
+                        ..row
+                    }
+                }
+                DraftContent::Final(state, reason) => {
+                    MessageRow { state: state.as_str(), reason: Some(reason.as_str()), ..row }
+                }
+            });
+        }
+    }
+    taken
+}

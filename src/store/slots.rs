@@ -1,0 +1,143 @@
+//! Slots: which schedules have an open moment, and which of those are swept.
+
+use chrono::{DateTime, NaiveTime, TimeDelta, Utc, Weekday};
+use serde::Serialize;
+use sqlx::types::Json;
+
+use super::dialect::At;
+use super::{Store, StoreError, run};
+use crate::domain::schedule::{Slot, WeeklySchedule};
+use crate::domain::week::WeekKey;
+
+/// A slot that is open and not swept yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenSlot {
+    /// The zone, as the schedule names it.
+    pub timezone: String,
+    /// The weekday, as stored: `Mon`.
+    pub weekday: String,
+    /// The local time, as stored: `08:00`.
+    pub local_time: String,
+    /// The week.
+    pub week: WeekKey,
+    /// The stored instant, which every replica compares.
+    pub at: DateTime<Utc>,
+}
+
+#[derive(Serialize)]
+struct SlotRow<'a> {
+    zone: &'a str,
+    weekday: String,
+    time: String,
+    week: String,
+    at: i64,
+}
+
+const REMEMBER: &str = "
+    INSERT INTO digestd.slots (timezone, weekday, local_time, week_key, slot_at)
+    SELECT
+        u.value->>'zone',
+        u.value->>'weekday',
+        u.value->>'time',
+        u.value->>'week',
+        {epoch} + CAST(u.value->>'at' AS BIGINT){ms}
+    FROM {each}($1) AS u
+    WHERE TRUE
+    ORDER BY 1, 2, 3, 4
+    ON CONFLICT (timezone, weekday, local_time, week_key) DO NOTHING";
+
+const OPEN: &str = "
+    SELECT timezone, weekday, local_time, week_key, slot_at
+    FROM digestd.slots
+    WHERE swept_at IS NULL
+      AND slot_at <= (SELECT {now})
+      AND slot_at + $2{ms} > (SELECT {now})
+    ORDER BY slot_at, timezone, weekday, local_time";
+
+const SWEPT: &str = "
+    UPDATE digestd.slots AS s
+    SET swept_at = {now}
+    FROM {each}($2) AS u
+    WHERE s.timezone = u.value->>'zone'
+      AND s.weekday = u.value->>'weekday'
+      AND s.local_time = u.value->>'time'
+      AND s.week_key = u.value->>'week'
+      AND s.swept_at IS NULL";
+
+const INSTALLED: &str = "
+    SELECT installed_at
+    FROM digestd.installation";
+
+impl Store {
+    /// Remembers slots with their instants; whoever was first decides the instant.
+    pub async fn remember_slots(&self, slots: &[(WeeklySchedule, Slot)]) -> Result<(), StoreError> {
+        let rows: Vec<SlotRow<'_>> = slots
+            .iter()
+            .map(|(schedule, slot)| SlotRow {
+                zone: schedule.zone.name(),
+                weekday: weekday_name(schedule.weekday),
+                time: time_name(schedule.time),
+                week: slot.week.to_string(),
+                at: slot.at.timestamp_millis(),
+            })
+            .collect();
+        run!(self, write, db => {
+            sqlx::query(self.sql(REMEMBER)).bind(Json(&rows)).execute(db).await.map(drop)
+        })
+        .map_err(StoreError::doing("remembering slots"))
+    }
+
+    /// The slots that are open and not swept: all that an idle tick looks at.
+    pub async fn open_slots(&self, catch_up: TimeDelta) -> Result<Vec<OpenSlot>, StoreError> {
+        let rows: Vec<(String, String, String, String, At)> = run!(self, read, db => {
+            sqlx::query_as(self.sql(OPEN))
+                .bind(self.given())
+                .bind(catch_up.num_milliseconds())
+                .fetch_all(db)
+                .await
+        })
+        .map_err(StoreError::doing("looking for open slots"))?;
+        rows.into_iter()
+            .map(|(timezone, weekday, local_time, week, at)| {
+                let week = WeekKey::parse(&week)
+                    .map_err(|_| StoreError::inconsistent("slots", "week_key", &timezone))?;
+                Ok(OpenSlot { timezone, weekday, local_time, week, at: at.0 })
+            })
+            .collect()
+    }
+
+    /// Marks slots as swept. Only after every candidate was read and every claim answered.
+    pub async fn mark_swept(&self, slots: &[OpenSlot]) -> Result<(), StoreError> {
+        let rows: Vec<SlotRow<'_>> = slots
+            .iter()
+            .map(|slot| SlotRow {
+                zone: &slot.timezone,
+                weekday: slot.weekday.clone(),
+                time: slot.local_time.clone(),
+                week: slot.week.to_string(),
+                at: slot.at.timestamp_millis(),
+            })
+            .collect();
+        run!(self, write, db => {
+            sqlx::query(self.sql(SWEPT)).bind(self.given()).bind(Json(&rows)).execute(db).await.map(drop)
+        })
+        .map_err(StoreError::doing("marking slots as swept"))
+    }
+
+    /// When the first replica of this installation booted.
+    pub async fn installed_at(&self) -> Result<DateTime<Utc>, StoreError> {
+        let at: At = run!(self, read, db => {
+            sqlx::query_scalar(self.sql(INSTALLED)).fetch_one(db).await
+        })
+        .map_err(StoreError::doing("reading the installation's age"))?;
+        Ok(at.0)
+    }
+}
+
+fn weekday_name(weekday: Weekday) -> String {
+    weekday.to_string()
+}
+
+fn time_name(time: NaiveTime) -> String {
+    time.format("%H:%M").to_string()
+}
