@@ -1,6 +1,6 @@
 //! When an org's digest is due, and which days it is about.
 
-use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveTime, TimeDelta, Utc, Weekday};
+use chrono::{DateTime, Datelike, Days, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Utc, Weekday};
 
 use super::week::WeekKey;
 use super::zone::Zone;
@@ -72,12 +72,13 @@ impl WeeklySchedule {
     /// The newest slot that has opened at `now`.
     pub fn latest_slot(&self, now: DateTime<Utc>) -> Slot {
         let this_week = WeekKey::of(self.zone.local(now).date());
-        let slot = self.slot_in(this_week.next());
-        let mut slot = if slot.at <= now { slot } else { self.slot_in(this_week) };
-        if slot.at > now {
-            slot = self.slot_in(slot.week.previous());
-        }
-        slot
+        // Where clocks go back over the week's first midnight, next week's slot can open and the
+        // old week come once more.
+        [this_week.next(), this_week]
+            .map(|week| self.slot_in(week))
+            .into_iter()
+            .find(|slot| slot.at <= now)
+            .unwrap_or_else(|| self.slot_in(this_week.previous()))
     }
 
     /// The slots after `now`, in order, without end.
@@ -88,6 +89,30 @@ impl WeeklySchedule {
             self.slot_in(week)
         })
     }
+
+    /// A slot as the clocks of the zone show it.
+    pub fn local_slot(&self, slot: Slot) -> LocalSlot {
+        let offset = self.zone.offset_seconds(slot.at);
+        let previous = self.zone.offset_seconds(self.slot_in(slot.week.previous()).at);
+        let local = self.zone.local(slot.at);
+        let moved = local != slot.week.date(self.weekday).and_time(self.time);
+        LocalSlot { slot, local, offset_seconds: offset, change_seconds: offset - previous, moved }
+    }
+}
+
+/// A slot as the clocks of its zone show it, for people who check a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LocalSlot {
+    /// The slot.
+    pub slot: Slot,
+    /// The local date and time at which it opens.
+    pub local: NaiveDateTime,
+    /// The offset from UTC at that moment, in seconds, east positive.
+    pub offset_seconds: i32,
+    /// How far the clocks were put forward since the week before, in seconds; negative for back.
+    pub change_seconds: i32,
+    /// Whether the clocks skip the scheduled time, so that the slot opens at the first moment after it.
+    pub moved: bool,
 }
 
 impl Slot {
@@ -205,6 +230,79 @@ mod tests {
         ] {
             assert_eq!(parse_time(text), Err(ScheduleError::Time(text.to_owned())), "{text}");
         }
+    }
+
+    fn schedule(zone: &str, weekday: Weekday, time: &str) -> WeeklySchedule {
+        WeeklySchedule { weekday, time: parse_time(time).unwrap(), zone: Zone::parse(zone).unwrap() }
+    }
+
+    #[test]
+    fn coming_slots_follow_each_other_week_by_week_and_start_after_now() {
+        let berlin = schedule("Europe/Berlin", Weekday::Mon, "08:00");
+        let now = "2026-03-16T07:00:00Z".parse().unwrap();
+        let coming: Vec<String> =
+            berlin.upcoming(now).take(3).map(|slot| format!("{} {}", slot.week, slot.at)).collect();
+        assert_eq!(
+            coming,
+            [
+                "2026-W13 2026-03-23 07:00:00 UTC",
+                "2026-W14 2026-03-30 06:00:00 UTC",
+                "2026-W15 2026-04-06 06:00:00 UTC"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_slot_shows_changes_of_the_clocks_and_skipped_times() {
+        let early = schedule("Europe/Berlin", Weekday::Sun, "02:30");
+        let shown: Vec<_> = early
+            .upcoming("2026-03-16T00:00:00Z".parse().unwrap())
+            .take(3)
+            .map(|slot| early.local_slot(slot))
+            .map(|slot| (slot.local.to_string(), slot.offset_seconds, slot.change_seconds, slot.moved))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("2026-03-22 02:30:00".to_owned(), 3_600, 0, false),
+                ("2026-03-29 03:00:00".to_owned(), 7_200, 3_600, true),
+                ("2026-04-05 02:30:00".to_owned(), 7_200, 0, false),
+            ]
+        );
+    }
+
+    // No zone has changed its clocks over the midnight between two weeks so far; one day one will.
+    #[test]
+    fn a_change_over_the_midnight_between_two_weeks_confuses_nobody() {
+        // Forward on Sunday 29 March at 23:30, back on Monday 28 September at 00:30.
+        let zone = Zone::invented("AAA-1BBB-2,M3.5.0/23:30,M9.4.1/0:30");
+        for (weekday, time) in [(Weekday::Sun, "23:45"), (Weekday::Mon, "00:15"), (Weekday::Mon, "00:00")] {
+            let schedule = WeeklySchedule { weekday, time: parse_time(time).unwrap(), zone: zone.clone() };
+            let first = WeekKey::parse("2026-W01").unwrap();
+            let slots: Vec<Slot> = std::iter::successors(Some(first), |week| Some(week.next()))
+                .take(53)
+                .map(|week| schedule.slot_in(week))
+                .collect();
+            assert!(slots.is_sorted_by(|a, b| a.at < b.at));
+            let mut now = slots[0].at;
+            while now < slots[52].at {
+                let greatest = slots.iter().rfind(|slot| slot.at <= now).copied();
+                assert_eq!(Some(schedule.latest_slot(now)), greatest, "{weekday} {time} at {now}");
+                now += TimeDelta::minutes(15);
+            }
+        }
+    }
+
+    #[test]
+    fn the_seven_days_before_the_slot_end_with_the_day_before_it() {
+        let thursday = schedule("Asia/Kathmandu", Weekday::Thu, "18:00");
+        let period = PeriodKind::TrailingSevenDays.of(&thursday, WeekKey::parse("2026-W28").unwrap());
+        assert_eq!(
+            (period.first.to_string(), period.last.to_string()),
+            ("2026-07-02".into(), "2026-07-08".into())
+        );
+        assert_eq!(period.end, "2026-07-08T18:15:00Z".parse::<DateTime<Utc>>().unwrap());
+        assert_eq!(period.previous().end, period.start);
     }
 
     #[test]

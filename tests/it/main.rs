@@ -4,5 +4,8 @@
 #[macro_use]
 mod support;
 
+mod calendar;
+mod hard_days;
+mod moves;
 mod smtp;
 mod tidy;
