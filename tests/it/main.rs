@@ -8,4 +8,5 @@ mod calendar;
 mod hard_days;
 mod moves;
 mod smtp;
+mod store;
 mod tidy;

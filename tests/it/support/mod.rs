@@ -5,6 +5,7 @@
 pub mod backend;
 
 pub mod certs;
+pub mod fixtures;
 pub mod process;
 pub mod smtp_server;
 

@@ -1,0 +1,4 @@
+//! The store, on both databases.
+
+mod claims;
+mod outbox;

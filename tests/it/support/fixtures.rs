@@ -1,0 +1,93 @@
+//! Small worlds for tests: a store with a manual clock, due orgs, drafts.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use digestd::clock::Clock;
+use digestd::domain::address::Address;
+use digestd::domain::fingerprint::Fingerprint;
+use digestd::domain::ids::{ClaimId, OrgId, ReplicaId, UserId};
+use digestd::domain::message::{Draft, DraftContent, MessageUid};
+use digestd::domain::schedule::{PeriodKind, WeeklySchedule};
+use digestd::domain::send::{Claim, DueOrg};
+use digestd::domain::zone::Zone;
+use digestd::store::connect::Target;
+use digestd::store::migrate::MigrateMode;
+use digestd::store::outbox::LeaseTerms;
+use digestd::store::sends::ClaimTerms;
+use digestd::store::{ConnectOptions, Store};
+
+use super::backend::TestDatabase;
+
+/// Monday 2026-07-06 08:00 in Berlin: the slot of 2026-W28 that most tests are about.
+pub fn monday() -> DateTime<Utc> {
+    "2026-07-06T06:00:00Z".parse().expect("a time")
+}
+
+/// Opens a store without touching its schema.
+pub fn open(database: &TestDatabase, clock: Clock) -> Store {
+    let target = match database.url.strip_prefix("sqlite:") {
+        Some(path) => Target::Sqlite(path.into()),
+        None => Target::Postgres(database.url.clone().into()),
+    };
+    let options = ConnectOptions { target, pool: 8, schema: "digestd".to_owned(), pgbouncer: false, clock };
+    Store::open(&options).expect("a URL of ours")
+}
+
+/// A migrated store whose clock stands at [`monday`].
+pub async fn store(database: &TestDatabase) -> Store {
+    let store = open(database, Clock::manual(monday()));
+    store.migrate(MigrateMode::Auto).await.expect("a fresh schema");
+    store
+}
+
+/// Terms with a lease of two minutes and a window of 36 hours.
+pub fn terms(replica: ReplicaId) -> ClaimTerms {
+    ClaimTerms {
+        replica,
+        lease: TimeDelta::minutes(2),
+        catch_up: TimeDelta::hours(36),
+        give_up: TimeDelta::hours(24),
+    }
+}
+
+/// Leases of one minute, eight attempts.
+pub fn lease_terms(replica: ReplicaId) -> LeaseTerms {
+    LeaseTerms { replica, lease: std::time::Duration::from_secs(60), max_attempts: 8 }
+}
+
+/// An org due at the Berlin slot that opened last.
+pub fn due_org(name: &str, now: DateTime<Utc>) -> DueOrg {
+    let schedule = WeeklySchedule {
+        weekday: chrono::Weekday::Mon,
+        time: chrono::NaiveTime::from_hms_opt(8, 0, 0).expect("a time"),
+        zone: Zone::parse("Europe/Berlin").expect("a zone"),
+    };
+    let slot = schedule.latest_slot(now);
+    let period = PeriodKind::PreviousWeek.of(&schedule, slot.week);
+    DueOrg { org: OrgId::parse(name).expect("an id"), slot, period }
+}
+
+/// `count` due orgs, `org-0000` and so on.
+pub fn due_orgs(count: usize, now: DateTime<Utc>) -> Vec<DueOrg> {
+    (0..count).map(|n| due_org(&format!("org-{n:04}"), now)).collect()
+}
+
+/// A draft with a small body.
+pub fn draft(claim: &Claim, address: &str) -> Draft {
+    let to = Address::parse(address).expect("an address");
+    let uid = MessageUid::derive(&claim.org, claim.key, to.normal());
+    Draft {
+        user: UserId::parse(address).expect("an id"),
+        address: to.normal().to_owned(),
+        content: DraftContent::Message {
+            fingerprint: Fingerprint::derive(to.normal(), "digest", &format!("{} {}", claim.org, claim.key)),
+            bytes: format!("X-Digestd-Id: {uid}\r\n\r\nhello\r\n").into_bytes(),
+            to,
+        },
+        uid,
+    }
+}
+
+/// A fresh claim identity.
+pub fn claim_id() -> ClaimId {
+    ClaimId::random()
+}
