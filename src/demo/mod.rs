@@ -1,1 +1,3 @@
-//! Sample data, and a mail inbox to look at.
+//! What a newcomer meets first: sample data, and an inbox that receives the mails.
+
+pub mod inbox;

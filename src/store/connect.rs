@@ -77,7 +77,11 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
         .max_connections(options.pool)
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(connect);
-    Ok(Store::Postgres(Postgres { pool, schema: options.schema.as_str().into(), clock: options.clock.clone() }))
+    Ok(Store::Postgres(Postgres {
+        pool,
+        schema: options.schema.as_str().into(),
+        clock: options.clock.clone(),
+    }))
 }
 
 fn open_sqlite(path: &std::path::Path, options: &ConnectOptions) -> Store {
@@ -101,4 +105,3 @@ fn open_sqlite(path: &std::path::Path, options: &ConnectOptions) -> Store {
         .connect_lazy_with(base.pragma("query_only", "1"));
     Store::Sqlite(Sqlite { write, read, clock: options.clock.clone() })
 }
-

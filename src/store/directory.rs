@@ -215,7 +215,10 @@ impl Store {
             sqlx::query_as(self.sql(ORGS)).bind(Json(org_keys(orgs))).fetch_all(db).await
         })
         .map_err(StoreError::doing("reading orgs"))?;
-        Ok(rows.into_iter().map(|(org, name, timezone, locale)| OrgRow { org, name, timezone, locale }).collect())
+        Ok(rows
+            .into_iter()
+            .map(|(org, name, timezone, locale)| OrgRow { org, name, timezone, locale })
+            .collect())
     }
 
     /// The opted-in, active admins of these orgs.
@@ -257,7 +260,12 @@ impl Store {
     }
 
     /// The first `limit` items of each of these orgs: by value, then the newest.
-    pub async fn item_rows(&self, orgs: &[&str], spans: Spans, limit: u32) -> Result<Vec<ItemRow>, StoreError> {
+    pub async fn item_rows(
+        &self,
+        orgs: &[&str],
+        spans: Spans,
+        limit: u32,
+    ) -> Result<Vec<ItemRow>, StoreError> {
         type Row = (String, String, Option<String>, Option<String>, At, i64);
         let rows: Vec<Row> = run!(self, read, db => {
             sqlx::query_as(self.sql(ITEMS))
@@ -271,7 +279,14 @@ impl Store {
         .map_err(StoreError::doing("reading activity"))?;
         Ok(rows
             .into_iter()
-            .map(|(org, title, url, actor, at, total)| ItemRow { org, title, url, actor, occurred_at: at.0, total })
+            .map(|(org, title, url, actor, at, total)| ItemRow {
+                org,
+                title,
+                url,
+                actor,
+                occurred_at: at.0,
+                total,
+            })
             .collect())
     }
 

@@ -142,7 +142,11 @@ impl Store {
                     let mut tx = inner.pool.begin().await?;
                     let (enqueued, bodies) = enqueue_rows!(&store, &mut tx, &batch, max_age);
                     let (ids, bytes): (Vec<i64>, Vec<&[u8]>) = bodies.into_iter().unzip();
-                    sqlx::query(store.sql(INSERT_BODIES_POSTGRES)).bind(ids).bind(bytes).execute(&mut *tx).await?;
+                    sqlx::query(store.sql(INSERT_BODIES_POSTGRES))
+                        .bind(ids)
+                        .bind(bytes)
+                        .execute(&mut *tx)
+                        .await?;
                     tx.commit().await?;
                     Ok(enqueued)
                 }
@@ -150,7 +154,11 @@ impl Store {
                     let mut tx = inner.write.begin_with("BEGIN IMMEDIATE").await?;
                     let (enqueued, bodies) = enqueue_rows!(&store, &mut tx, &batch, max_age);
                     for (id, bytes) in bodies {
-                        sqlx::query(store.sql(INSERT_BODY_SQLITE)).bind(id).bind(bytes).execute(&mut *tx).await?;
+                        sqlx::query(store.sql(INSERT_BODY_SQLITE))
+                            .bind(id)
+                            .bind(bytes)
+                            .execute(&mut *tx)
+                            .await?;
                     }
                     tx.commit().await?;
                     Ok(enqueued)

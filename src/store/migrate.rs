@@ -149,7 +149,10 @@ async fn migrate_postgres(postgres: &Postgres) -> Result<MigrateReport, StoreErr
         .await
         .map_err(doing("looking for the schema"))?;
     if !exists {
-        sqlx::raw_sql(AssertSqlSafe(prepare)).execute(&mut *tx).await.map_err(doing("creating the schema"))?;
+        sqlx::raw_sql(AssertSqlSafe(prepare))
+            .execute(&mut *tx)
+            .await
+            .map_err(doing("creating the schema"))?;
     }
     let dialect = Dialect::Postgres(schema);
     let version: i64 = sqlx::query_scalar(AssertSqlSafe(expand(NEWEST, dialect)))

@@ -14,16 +14,16 @@
 //!
 //! The first six are spelt in [`dialect`], the last in [`migrate`].
 
-mod dialect;
-mod error;
 pub mod connect;
-pub mod migrate;
-pub mod sends;
-pub mod enqueue;
-pub mod outbox;
-pub mod slots;
+mod dialect;
 pub mod directory;
+pub mod enqueue;
+mod error;
+pub mod migrate;
+pub mod outbox;
 pub mod replicas;
+pub mod sends;
+pub mod slots;
 
 pub use connect::{ConnectOptions, DatabaseKind};
 pub use error::{ErrorClass, StoreError};

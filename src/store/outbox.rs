@@ -199,19 +199,8 @@ const SWEEP: &str = "
     WHERE o.id = expired_id AND o.state IN ('leased', 'sending') AND o.lease_until <= {now}
     RETURNING state";
 
-type LeasedRow = (
-    i64,
-    i64,
-    String,
-    String,
-    String,
-    String,
-    Option<String>,
-    Option<String>,
-    i32,
-    bool,
-    Option<Vec<u8>>,
-);
+type LeasedRow =
+    (i64, i64, String, String, String, String, Option<String>, Option<String>, i32, bool, Option<Vec<u8>>);
 
 #[derive(Serialize)]
 struct FenceRow {
@@ -302,7 +291,11 @@ impl Store {
         Ok(ids.into_iter().map(MessageId).collect())
     }
 
-    async fn record_with_attempts(&self, rows: serde_json::Value, replica: Uuid) -> Result<Vec<i64>, sqlx::Error> {
+    async fn record_with_attempts(
+        &self,
+        rows: serde_json::Value,
+        replica: Uuid,
+    ) -> Result<Vec<i64>, sqlx::Error> {
         let store = self.clone();
         uncancelled(async move {
             transact!(&store, tx => {

@@ -147,7 +147,12 @@ pub struct TakenOver {
 impl Store {
     /// Claims a batch. Returns the claims won; the others belong to somebody else, or their window
     /// has passed. Running it again with the same `id` after an error returns the same claims.
-    pub async fn claim(&self, due: &[DueOrg], id: ClaimId, terms: ClaimTerms) -> Result<Vec<Claim>, StoreError> {
+    pub async fn claim(
+        &self,
+        due: &[DueOrg],
+        id: ClaimId,
+        terms: ClaimTerms,
+    ) -> Result<Vec<Claim>, StoreError> {
         let rows: Vec<DueRow<'_>> = due.iter().map(|due| due_row(due, terms)).collect();
         let won: Vec<(i64, i64, String)> = run!(self, write, db => {
             sqlx::query_as(self.sql(CLAIM))
@@ -163,7 +168,9 @@ impl Store {
         let by_org: HashMap<&str, &DueOrg> = due.iter().map(|due| (due.org.as_str(), due)).collect();
         won.into_iter()
             .map(|(send, epoch, org)| {
-                let due = by_org.get(org.as_str()).ok_or_else(|| StoreError::inconsistent("sends", "org_id", send))?;
+                let due = by_org
+                    .get(org.as_str())
+                    .ok_or_else(|| StoreError::inconsistent("sends", "org_id", send))?;
                 Ok(Claim {
                     send: SendId(send),
                     epoch: Epoch(epoch),
@@ -198,7 +205,12 @@ impl Store {
     }
 
     /// Takes over up to `limit` claims whose lease has passed, each with a higher epoch.
-    pub async fn take_over(&self, limit: u32, id: ClaimId, terms: ClaimTerms) -> Result<Vec<TakenOver>, StoreError> {
+    pub async fn take_over(
+        &self,
+        limit: u32,
+        id: ClaimId,
+        terms: ClaimTerms,
+    ) -> Result<Vec<TakenOver>, StoreError> {
         let store = self.clone();
         let rows: Vec<TakenRow> = uncancelled(async move {
             transact!(&store, tx => {
@@ -230,13 +242,18 @@ impl Store {
     }
 
     /// Extends claims. Returns those that are still held; whoever is missing has been superseded.
-    pub async fn renew(&self, claims: &[(SendId, Epoch)], lease: TimeDelta) -> Result<Vec<SendId>, StoreError> {
+    pub async fn renew(
+        &self,
+        claims: &[(SendId, Epoch)],
+        lease: TimeDelta,
+    ) -> Result<Vec<SendId>, StoreError> {
         #[derive(Serialize)]
         struct Held {
             id: i64,
             epoch: i64,
         }
-        let held: Vec<Held> = claims.iter().map(|(send, epoch)| Held { id: send.0, epoch: epoch.0 }).collect();
+        let held: Vec<Held> =
+            claims.iter().map(|(send, epoch)| Held { id: send.0, epoch: epoch.0 }).collect();
         let ids: Vec<i64> = run!(self, write, db => {
             sqlx::query_scalar(self.sql(RENEW))
                 .bind(self.given())

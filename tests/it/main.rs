@@ -6,6 +6,7 @@ mod support;
 
 mod calendar;
 mod hard_days;
+mod inbox;
 mod moves;
 mod smtp;
 mod store;
