@@ -7,6 +7,7 @@
 pub mod address;
 pub mod candidate;
 pub mod digest;
+pub mod excerpt;
 pub mod fingerprint;
 pub mod ids;
 pub mod message;

@@ -4,6 +4,8 @@ use std::fmt;
 
 use chrono::{DateTime, Datelike, Days, NaiveDate, Utc, Weekday};
 
+use super::excerpt::excerpt;
+
 /// An ISO week, written `2026-W28`: the ISO week-numbering year and the week.
 ///
 /// Never the calendar year: 2025-12-29 lies in `2026-W01`.
@@ -27,7 +29,7 @@ impl WeekKey {
 
     /// Parses `2026-W28`: four digits, `-W`, two digits; the week must exist.
     pub fn parse(text: &str) -> Result<Self, WeekKeyError> {
-        let refused = || WeekKeyError(text.chars().take(40).collect());
+        let refused = || WeekKeyError(excerpt(text));
         let digits = |part: &str, len: usize| {
             (part.len() == len && part.bytes().all(|b| b.is_ascii_digit())).then(|| part.to_owned())
         };
@@ -92,7 +94,7 @@ impl SendKey {
             .map(Self::Manual)
             // One key has one spelling: no plus sign, no leading zeros.
             .filter(|key| key.to_string() == text)
-            .ok_or_else(|| WeekKeyError(text.chars().take(40).collect()))
+            .ok_or_else(|| WeekKeyError(excerpt(text)))
     }
 
     /// The key of a resend asked for at a moment, cut to the milliseconds that the key is written with.

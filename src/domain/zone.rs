@@ -8,6 +8,8 @@ use std::fmt;
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike, Utc};
 use jiff::tz::{AmbiguousOffset, TimeZone, TimeZoneDatabase};
 
+use super::excerpt::excerpt;
+
 /// A zone of the IANA database with its rules.
 #[derive(Clone)]
 pub struct Zone(TimeZone);
@@ -36,7 +38,7 @@ impl Zone {
             .filter(|(known, _)| *known != UNSET)
             .and_then(|(known, _)| TimeZoneDatabase::bundled().get(known).ok())
             .map(Self)
-            .ok_or_else(|| ZoneError { name: name.chars().take(60).collect() })
+            .ok_or_else(|| ZoneError { name: excerpt(name) })
     }
 
     /// A zone that no country has, from a POSIX rule, for what tests cannot find on the map.

@@ -44,7 +44,15 @@ pub fn due(candidate: &Candidate, now: DateTime<Utc>, rules: &DueRules) -> Due {
     let Ok(schedule) = &candidate.schedule else {
         return Due::BadZone;
     };
-    let slot = schedule.latest_slot(now);
+    due_for(candidate, schedule.latest_slot(now), now, rules)
+}
+
+/// Like [`due`], for a slot whose instant is stored: replicas of different releases may know
+/// different zone rules, and the instant that was stored first holds for all of them.
+pub fn due_for(candidate: &Candidate, slot: Slot, now: DateTime<Utc>, rules: &DueRules) -> Due {
+    let Ok(schedule) = &candidate.schedule else {
+        return Due::BadZone;
+    };
     if !slot.is_open(now, rules.catch_up) {
         return Due::NotOpen;
     }
@@ -64,6 +72,7 @@ mod tests {
     use super::*;
     use crate::domain::ids::OrgId;
     use crate::domain::schedule::{WeeklySchedule, parse_time};
+    use crate::domain::week::WeekKey;
     use crate::domain::zone::{self, Zone};
 
     fn at(text: &str) -> DateTime<Utc> {
@@ -153,6 +162,18 @@ mod tests {
         for (candidate, rules) in [(&new_org, RULES), (&new_admin, RULES), (&berlin, fresh_installation)] {
             assert!(matches!(due(candidate, next, &rules), Due::Yes(_)));
         }
+    }
+
+    #[test]
+    fn a_stored_instant_holds_against_the_rules_of_this_replica() {
+        // Stored by a replica whose rules still put Vancouver's winter an hour later.
+        let vancouver = org("America/Vancouver", Weekday::Mon, "08:00");
+        let week = WeekKey::parse("2026-W50").unwrap();
+        let stored = Slot { week, at: at("2026-12-07T16:00:00Z") };
+        let quarter_to = at("2026-12-07T15:45:00Z");
+        assert_eq!(due_for(&vancouver, stored, quarter_to, &RULES), Due::NotOpen);
+        let Due::Yes(due) = due_for(&vancouver, stored, stored.at, &RULES) else { panic!("due when stored") };
+        assert_eq!(due.slot, stored);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono::{DateTime, Datelike, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, Timelike, Utc, Weekday};
-use digestd::domain::schedule::{Slot, WeeklySchedule};
+use digestd::domain::schedule::{Slot, WeeklySchedule, everywhere};
 use digestd::domain::week::WeekKey;
 use digestd::domain::zone::{self, Zone};
 
@@ -53,6 +53,7 @@ fn exactly_one_slot_a_week(weekday: Weekday, hour: u32, minute: u32) {
             let context = || format!("{zone} {weekday} {hour:02}:{minute:02} {}", slot.week);
             assert_eq!(WeekKey::of(zone.local(slot.at).date()), slot.week, "{}", context());
             assert!(stands_where_it_must(&schedule, slot), "{}", context());
+            assert!(everywhere(slot.week, weekday, schedule.time).contains(&slot.at), "{}", context());
             if let Some(before) = before {
                 // A slot right after a gap counts with the offset from before it: it stands in
                 // for a time that was still to come then.
@@ -87,6 +88,16 @@ fn every_zone_has_exactly_one_slot_a_week_in_the_hour_that_is_skipped_or_repeate
 #[test]
 fn every_zone_has_exactly_one_slot_a_week_at_midnight_before_friday() {
     exactly_one_slot_a_week(Weekday::Fri, 0, 0);
+}
+
+#[test]
+fn the_first_and_the_last_zone_of_a_week_are_where_everywhere_says() {
+    for week in weeks().step_by(7) {
+        let opens = |zone: Zone| schedule(&zone, Weekday::Mon, 8, 0).slot_in(week).at;
+        let (first, last) = (every_zone().map(opens).min(), every_zone().map(opens).max());
+        let span = everywhere(week, Weekday::Mon, NaiveTime::from_hms_opt(8, 0, 0).unwrap());
+        assert_eq!((first, last), (Some(*span.start()), Some(*span.end())));
+    }
 }
 
 /// Each moment of 2020 to 2032 at which the zone's clocks jump.
