@@ -2,7 +2,7 @@
 //!
 //! Reading order: who ([`ids`], [`address`]), when ([`week`], [`zone`],
 //! [`schedule`], [`candidate`]), what ([`send`], [`digest`]), and how it travels
-//! ([`message`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
+//! ([`text`], [`message`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
 
 pub mod address;
 pub mod candidate;
@@ -15,6 +15,7 @@ pub mod reply;
 pub mod retry;
 pub mod schedule;
 pub mod send;
+pub mod text;
 pub mod token;
 pub mod week;
 pub mod zone;
