@@ -1,0 +1,57 @@
+//! The size budget: a mail that clients do not clip.
+
+use super::RenderError;
+
+/// Gmail cuts a mail off at about 102 kB of HTML and with it the footer that holds the
+/// unsubscribe link. Above the soft limit rows are left out.
+pub(super) const SOFT_LIMIT_BYTES: usize = 70_000;
+/// A mail above the hard limit is not sent at all.
+pub(super) const HARD_LIMIT_BYTES: usize = 95_000;
+/// No section shows more entries, however small they are.
+const MAX_ENTRIES: usize = 200;
+
+/// Renders with ever fewer entries per section until the HTML fits.
+///
+/// `render` gets the number of entries that a section may show. Returns the HTML
+/// and the number that fitted.
+pub(super) fn fit(
+    longest: usize,
+    mut render: impl FnMut(usize) -> Result<String, RenderError>,
+) -> Result<(String, usize), RenderError> {
+    let mut cap = longest.min(MAX_ENTRIES);
+    loop {
+        let html = render(cap)?;
+        if html.len() <= SOFT_LIMIT_BYTES || (cap == 0 && html.len() <= HARD_LIMIT_BYTES) {
+            return Ok((html, cap));
+        }
+        if cap == 0 {
+            return Err(RenderError::TooLarge { bytes: html.len() });
+        }
+        cap /= 2;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fitted(longest: usize, fixed: usize, each: usize) -> Result<(usize, usize), RenderError> {
+        let render = |cap: usize| Ok("x".repeat(fixed + cap * each));
+        fit(longest, render).map(|(html, cap)| (html.len(), cap))
+    }
+
+    #[test]
+    fn entries_are_halved_until_the_mail_fits() {
+        assert_eq!(fitted(10, 5_000, 400).unwrap(), (9_000, 10));
+        assert_eq!(fitted(5_000, 5_000, 400).unwrap(), (45_000, 100));
+        assert_eq!(fitted(100, 5_000, 10_000).unwrap(), (65_000, 6));
+        assert_eq!(fitted(0, 5_000, 0).unwrap(), (5_000, 0));
+        assert_eq!(fitted(3, 80_000, 100).unwrap(), (80_000, 0));
+    }
+
+    #[test]
+    fn a_mail_that_cannot_fit_is_refused() {
+        let refused = fitted(10, 95_001, 1);
+        assert!(matches!(refused, Err(RenderError::TooLarge { bytes: 95_001 })), "{refused:?}");
+    }
+}
