@@ -8,6 +8,7 @@ mod calendar;
 mod hard_days;
 mod inbox;
 mod moves;
+mod render;
 mod smtp;
 mod store;
 mod tidy;
