@@ -5,6 +5,7 @@
 mod support;
 
 mod calendar;
+mod config;
 mod hard_days;
 mod inbox;
 mod moves;

@@ -28,12 +28,13 @@ struct Private {
 }
 
 const PRIVATE: [Private; 12] = [
-    Private { word: "sqlx", homes: &["src/store/", "src/source/"] },
+    // The table of configuration keys shows examples of operators' queries, and a log filter.
+    Private { word: "sqlx", homes: &["src/store/", "src/source/", "src/config/table.rs"] },
     Private { word: "INSERT INTO ", homes: &["src/store/"] },
     Private { word: "DELETE FROM ", homes: &["src/store/"] },
-    Private { word: "UPDATE ", homes: &["src/store/"] },
+    Private { word: "UPDATE ", homes: &["src/store/", "src/config/table.rs"] },
     // `source/` wraps the operator's own queries.
-    Private { word: "SELECT ", homes: &["src/store/", "src/source/"] },
+    Private { word: "SELECT ", homes: &["src/store/", "src/source/", "src/config/table.rs"] },
     Private { word: "lettre", homes: &["src/mail/"] },
     Private { word: "jiff", homes: &["src/domain/zone.rs"] },
     // The demo shows a page too.
