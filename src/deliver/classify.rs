@@ -115,7 +115,8 @@ impl Verdict {
 
 /// Reads the outcome of one hand-over.
 pub fn classify(hand_over: &HandOver, overrides: &Overrides) -> Verdict {
-    use {Action::*, Scope::*};
+    use Action::{Accept, Hold, PutBack, Reconnect, Retry};
+    use Scope::{Connection, Message, Recipient, Relay};
     let verdict = |scope, action, relay| Verdict { scope, action, relay };
     match hand_over {
         HandOver::Accepted(_) => verdict(Message, Accept, RelayEffect::Healthy),
@@ -250,12 +251,10 @@ mod tests {
 
     #[test]
     fn failures_to_connect_map_to_the_breaker() {
+        use PauseKind::{Auth, Certificate, Insecure};
+        use RelayEffect::{Failing, Pause, Throttled};
         let effect = |phase, kind| relay_effect(&RelayFailure { phase, kind, error: String::new() });
         let refused = |code, text: &str| RelayFailureKind::Refused(reply(code, text));
-        use {
-            PauseKind::*,
-            RelayEffect::{Failing, Pause, Throttled},
-        };
         for (phase, kind, expected) in [
             (Phase::Connect, RelayFailureKind::Unreachable, Failing),
             (Phase::Tls, RelayFailureKind::Certificate, Pause(Certificate)),
@@ -267,7 +266,7 @@ mod tests {
             (Phase::Auth, refused(454, "temporary failure"), Failing),
             (Phase::Auth, refused(432, "Concurrent connections limit exceeded"), Throttled),
             (Phase::Auth, RelayFailureKind::Auth(Some(reply(535, "no"))), Pause(Auth)),
-            (Phase::Auth, RelayFailureKind::Auth(Option::None), Pause(Auth)),
+            (Phase::Auth, RelayFailureKind::Auth(None), Pause(Auth)),
         ] {
             assert_eq!(effect(phase, kind.clone()), expected, "{phase} {kind:?}");
         }

@@ -103,7 +103,7 @@ impl RetryPolicy {
     }
 }
 
-/// Spreads message and attempt evenly over all numbers (the finaliser of SplitMix64).
+/// Spreads message and attempt evenly over all numbers (the finaliser of `SplitMix64`).
 fn mix(message: MessageId, attempt: u32) -> u64 {
     let mut z = message.0.cast_unsigned() ^ (u64::from(attempt) << 48);
     z = z.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -20,15 +20,15 @@ pub enum Flaw {
 #[derive(Debug, Clone)]
 pub struct Certs {
     /// The authority that clients are told to trust.
-    pub ca_pem: String,
+    pub ca: String,
     /// The server's certificate.
-    pub server_pem: String,
+    pub server: String,
     /// The server's key.
-    pub server_key_pem: String,
+    pub server_key: String,
     /// A client certificate of the same authority.
-    pub client_pem: String,
+    pub client: String,
     /// The client's key.
-    pub client_key_pem: String,
+    pub client_key: String,
 }
 
 impl Certs {
@@ -50,11 +50,11 @@ impl Certs {
         let client = CertificateParams::new(vec!["client.test".to_owned()]).unwrap();
         let (server_key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
         Self {
-            ca_pem: trusted.pem(),
-            server_pem: server.signed_by(&server_key, issuer).unwrap().pem(),
-            server_key_pem: server_key.serialize_pem(),
-            client_pem: client.signed_by(&client_key, &trusted).unwrap().pem(),
-            client_key_pem: client_key.serialize_pem(),
+            ca: trusted.pem(),
+            server: server.signed_by(&server_key, issuer).unwrap().pem(),
+            server_key: server_key.serialize_pem(),
+            client: client.signed_by(&client_key, &trusted).unwrap().pem(),
+            client_key: client_key.serialize_pem(),
         }
     }
 }

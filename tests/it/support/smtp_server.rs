@@ -300,14 +300,14 @@ impl SmtpServer {
 
 fn acceptor(certs: &Certs, client_certificate: bool) -> TlsAcceptor {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let chain = vec![CertificateDer::from_pem_slice(certs.server_pem.as_bytes()).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(certs.server_key_pem.as_bytes()).unwrap();
+    let chain = vec![CertificateDer::from_pem_slice(certs.server.as_bytes()).unwrap()];
+    let key = PrivateKeyDer::from_pem_slice(certs.server_key.as_bytes()).unwrap();
     let builder = rustls::ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
         .unwrap();
     let builder = if client_certificate {
         let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(certs.ca_pem.as_bytes()).unwrap()).unwrap();
+        roots.add(CertificateDer::from_pem_slice(certs.ca.as_bytes()).unwrap()).unwrap();
         let verifier = rustls::server::WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
             .build()
             .unwrap();
@@ -417,10 +417,10 @@ impl Peer {
                     self.to.clear();
                     self.step(At::Rset, "250 2.0.0 forgotten").await?
                 }
-                "QUIT" => match self.step(At::Quit, "221 2.0.0 bye").await? {
-                    Flow::On(_) => Flow::End,
-                    Flow::End => Flow::End,
-                },
+                "QUIT" => {
+                    self.step(At::Quit, "221 2.0.0 bye").await?;
+                    Flow::End
+                }
                 _ => {
                     self.write(b"500 5.5.2 what?\r\n").await?;
                     Flow::On(None)

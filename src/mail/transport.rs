@@ -1,0 +1,199 @@
+//! What the delivery loop holds: a relay or a folder, and connections to it.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::folder::MailFolder;
+use super::lenient::RawReply;
+use super::session::Session;
+pub use super::settings::{ClientIdentity, SmtpSettings, Timeouts, TlsMode};
+use super::tls::Tls;
+use crate::domain::address::Address;
+use crate::domain::message::MessageUid;
+use crate::domain::reply::{HandOver, Phase, Reply};
+
+/// Where mail goes. Cheap to clone.
+#[derive(Debug, Clone)]
+pub enum Transport {
+    /// To an SMTP relay.
+    Smtp(SmtpRelay),
+    /// Into a folder, one file per message.
+    Folder(MailFolder),
+}
+
+impl Transport {
+    /// Opens a connection: TCP, TLS, greeting, EHLO, AUTH. Each step is bounded in time.
+    pub async fn connect(&self) -> Result<Connection, RelayFailure> {
+        match self {
+            Self::Smtp(relay) => Ok(Connection::Smtp(Box::new(Session::open(relay).await?))),
+            Self::Folder(folder) => Ok(Connection::Folder(folder.clone())),
+        }
+    }
+
+    /// The longest time between the first body byte and the outcome: how far the marker must
+    /// extend the lease.
+    pub fn hand_over_limit(&self) -> Duration {
+        match self {
+            Self::Smtp(relay) => {
+                let timeouts = relay.settings().timeouts;
+                timeouts.body + timeouts.dot + super::session::LATE_REPLY
+            }
+            Self::Folder(_) => Duration::from_mins(1),
+        }
+    }
+}
+
+/// A relay with everything that a connection needs, made once. Cheap to clone.
+#[derive(Clone)]
+pub struct SmtpRelay(Arc<Relay>);
+
+struct Relay {
+    settings: SmtpSettings,
+    tls: Option<Tls>,
+}
+
+impl fmt::Debug for SmtpRelay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings = self.settings();
+        write!(f, "SmtpRelay({}:{})", settings.host, settings.port)
+    }
+}
+
+/// Why settings cannot work with any relay.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SettingsError {
+    /// The host is neither a name nor an address.
+    #[error("the relay's host is neither a host name nor an IP address")]
+    Host,
+    /// The EHLO name would break the command.
+    #[error("the name for EHLO must be a host name or an address literal")]
+    Helo,
+    /// A password without encryption.
+    #[error("AUTH without TLS would show the password to the network")]
+    PlainAuth,
+    /// The file of own authorities.
+    #[error("the file of trusted authorities cannot be used: {0}")]
+    Authority(&'static str),
+    /// The client certificate.
+    #[error("the client certificate cannot be used: {0}")]
+    ClientIdentity(&'static str),
+    /// The TLS library refused the combination.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+}
+
+impl SmtpRelay {
+    /// Checks the settings and loads certificates. Reads the system's authorities from disk.
+    pub fn new(settings: SmtpSettings) -> Result<Self, SettingsError> {
+        let helo_ok = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        if settings.helo.is_empty() || !settings.helo.chars().all(helo_ok) {
+            return Err(SettingsError::Helo);
+        }
+        let plain = settings.tls == TlsMode::Plaintext;
+        if plain && settings.credentials.is_some() && !settings.auth_without_tls {
+            return Err(SettingsError::PlainAuth);
+        }
+        let tls = if plain { None } else { Some(Tls::new(&settings)?) };
+        Ok(Self(Arc::new(Relay { settings, tls })))
+    }
+
+    /// The settings it was made from.
+    pub fn settings(&self) -> &SmtpSettings {
+        &self.0.settings
+    }
+
+    pub(super) fn tls(&self) -> Option<&Tls> {
+        self.0.tls.as_ref()
+    }
+}
+
+/// Why no connection came about, or none that may be used. Says nothing about any message.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("connecting to the relay failed at {phase}: {error}")]
+pub struct RelayFailure {
+    /// The step that failed.
+    pub phase: Phase,
+    /// What kind of failure it is.
+    pub kind: RelayFailureKind,
+    /// What happened, for logs: without addresses and without the relay's wording.
+    pub error: String,
+}
+
+/// The kinds of failure to connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum RelayFailureKind {
+    /// No address, no connection, a reset, the end, or no answer in time.
+    Unreachable,
+    /// The relay's certificate, or ours, is not good enough, or no TLS version fits.
+    Certificate,
+    /// The relay does not offer STARTTLS, or somebody spoke into it.
+    Insecure,
+    /// The relay answered greeting, EHLO, STARTTLS or AUTH with a refusal that may pass.
+    Refused(Reply),
+    /// The relay does not take our credentials (with its reply), or offers no way to give them.
+    Auth(Option<Reply>),
+}
+
+impl RelayFailure {
+    pub(super) fn new(phase: Phase, kind: RelayFailureKind, error: String) -> Self {
+        Self { phase, kind, error }
+    }
+
+    pub(super) fn unreachable(phase: Phase, error: &io::Error) -> Self {
+        Self::new(phase, RelayFailureKind::Unreachable, error.to_string())
+    }
+
+    pub(super) fn refused(phase: Phase, reply: &RawReply) -> Self {
+        let error = format!("the relay answered {}", reply.code);
+        Self::new(phase, RelayFailureKind::Refused(reply.to_reply()), error)
+    }
+}
+
+/// An open connection, owned by one task. Dropping it closes the socket and nothing more.
+#[derive(Debug)]
+pub enum Connection {
+    /// To a relay.
+    Smtp(Box<Session>),
+    /// To a folder, which is always open.
+    Folder(MailFolder),
+}
+
+impl Connection {
+    /// MAIL, RCPT and DATA; `Ok` after the 354. They leave in one write where the relay offers
+    /// PIPELINING (RFC 2920), one by one elsewhere.
+    ///
+    /// After `Ok` the relay takes everything for the message until the dot. A body that must not
+    /// be sent any more means: drop the connection.
+    pub async fn envelope(&mut self, from: &Address, to: &Address, size: usize) -> Result<(), HandOver> {
+        match self {
+            Self::Smtp(session) => session.envelope(from, to, size).await,
+            Self::Folder(_) => Ok(()),
+        }
+    }
+
+    /// The body and the final dot. Only after an envelope that went well.
+    pub async fn body(&mut self, bytes: &[u8], uid: &MessageUid) -> HandOver {
+        match self {
+            Self::Smtp(session) => session.body(bytes).await,
+            Self::Folder(folder) => folder.write(bytes, uid).await,
+        }
+    }
+
+    /// Whether the next message may use this connection: the dialogue is in step, the relay did not
+    /// announce its end, and no limit of count, age or silence is reached.
+    pub fn reusable(&self) -> bool {
+        match self {
+            Self::Smtp(session) => session.reusable(),
+            Self::Folder(_) => true,
+        }
+    }
+
+    /// Says goodbye and closes. Bounded; what the relay answers does not matter.
+    pub async fn quit(self) {
+        if let Self::Smtp(session) = self {
+            session.quit().await;
+        }
+    }
+}
