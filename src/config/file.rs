@@ -48,7 +48,9 @@ pub fn parse(name: &str, text: &str, problems: &mut Vec<Problem>) -> File {
     let Reader { mut file, problems: mut found, .. } = reader;
     if !errors.is_empty() {
         file.incomplete = true;
-        let syntax: Vec<Problem> = errors.iter().map(|error| syntax_problem(name, text, error)).collect();
+        let mut syntax: Vec<Problem> = errors.iter().map(|error| syntax_problem(name, text, error)).collect();
+        // One mistake on a line makes several errors; the first is the telling one.
+        syntax.dedup_by(|later, first| later.origin == first.origin);
         // What the parser guessed on a broken line would only confuse.
         found.retain(|problem| syntax.iter().all(|s| s.origin != problem.origin));
         problems.extend(syntax);
@@ -60,8 +62,8 @@ pub fn parse(name: &str, text: &str, problems: &mut Vec<Problem>) -> File {
 /// The parser's own rendering shows the line, which may hold a password; its message does not.
 fn syntax_problem(name: &str, text: &str, error: &toml::de::Error) -> Problem {
     let origin = error.span().map(|span| origin(name, text, span.start));
-    let message = format!("not valid TOML: {}", error.message().lines().collect::<Vec<_>>().join("; "));
-    Problem::new("syntax", origin.as_deref(), message)
+    let message = error.message().lines().collect::<Vec<_>>().join("; ");
+    Problem::new("TOML syntax", origin.as_deref(), message)
 }
 
 fn origin(name: &str, text: &str, at: usize) -> String {

@@ -3,11 +3,13 @@
 /// What the value of a key looks like.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Free text.
+    /// Free text on one line.
     Text,
+    /// Free text, on several lines if need be.
+    Lines,
     /// A statement of the operator's own.
     Sql,
-    /// A short name: letters, digits, `_`, not starting with a digit.
+    /// A short name: small letters, digits, `_`, not starting with a digit.
     Name,
     /// A path, relative to the working directory.
     Path,
@@ -43,6 +45,8 @@ pub enum Kind {
     Pace,
     /// An HTTP or HTTPS address.
     HttpUrl,
+    /// A link that may stand in a mail.
+    Link,
     /// Where a database is.
     DatabaseUrl,
     /// Where mails go.
@@ -66,8 +70,9 @@ impl Kind {
     pub fn form(self) -> String {
         match self {
             Self::Text => "text on one line".to_owned(),
+            Self::Lines => "text".to_owned(),
             Self::Sql => "one SQL statement".to_owned(),
-            Self::Name => "a name of letters, digits and _, not starting with a digit".to_owned(),
+            Self::Name => "a name of small letters, digits and _, not starting with a digit".to_owned(),
             Self::Path => "a path".to_owned(),
             Self::Secret => "a secret".to_owned(),
             Self::Bool => "true or false".to_owned(),
@@ -88,6 +93,7 @@ impl Kind {
                 "an address https://host/path without user, query or fragment (http:// for loopback)"
                     .to_owned()
             }
+            Self::Link => "an https:// link".to_owned(),
             Self::DatabaseUrl => "postgres://user@host/database or sqlite:PATH".to_owned(),
             Self::RelayUrl => {
                 "smtps://host:465, smtp://host:587?tls=starttls, smtp+plaintext://127.0.0.1:25 or file:DIR"
@@ -100,7 +106,7 @@ impl Kind {
 
     /// Whether the form says more than the name of a key does.
     pub fn is_telling(self) -> bool {
-        !matches!(self, Self::Text | Self::Sql | Self::Path | Self::Secret | Self::Bool)
+        !matches!(self, Self::Text | Self::Lines | Self::Sql | Self::Path | Self::Secret | Self::Bool)
     }
 
     /// Whether values are words and numbers, which nobody takes for a secret's place.

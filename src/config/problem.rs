@@ -84,7 +84,7 @@ pub fn quoted(text: &str) -> String {
     let harmless = text.len() <= 40
         && text.chars().all(|c| c.is_ascii_alphanumeric() || " ._-+:/".contains(c))
         && !text.contains("//");
-    if harmless { format!("“{text}”") } else { "this value".to_owned() }
+    if harmless { format!("“{text}”") } else { "something else".to_owned() }
 }
 
 /// The candidate nearest to a mistyped word, if one is near.

@@ -109,8 +109,11 @@ impl<'a> Reader<'a> {
     }
 
     fn refuse(&mut self, key: &Key, entry: &Entry, hint: Option<String>) {
-        let found =
-            if key.secret || !key.kind.is_harmless() { "this value".to_owned() } else { quoted(&entry.text) };
+        let found = if key.secret || !key.kind.is_harmless() {
+            "something else".to_owned()
+        } else {
+            quoted(&entry.text)
+        };
         let message = format!("expected {}; found {found}", key.kind.expected());
         let near = match key.kind {
             Kind::Choice(names) => nearest(&entry.text, names.iter().copied()),

@@ -15,6 +15,7 @@ use super::words::{
 };
 use crate::domain::address::Address;
 use crate::domain::schedule::{PeriodKind, WeeklySchedule};
+use crate::render::{Accent, SafeUrl};
 
 /// The whole configuration, checked.
 #[derive(Debug, Clone)]
@@ -305,11 +306,11 @@ pub struct SectionQuery {
 pub struct Brand {
     /// The product's name.
     pub product: String,
-    /// `#rrggbb`.
-    pub accent: String,
+    /// The colour of bars, links and buttons.
+    pub accent: Accent,
     /// An image.
-    pub logo_url: Option<String>,
-    /// A postal address.
+    pub logo_url: Option<SafeUrl>,
+    /// A postal address; may have several lines.
     pub address: Option<String>,
     /// Where replies go.
     pub reply_to: Option<Mailbox>,

@@ -212,7 +212,7 @@ pub const KEYS: &[Key] = &[
         "schedule.late_alarm",
         Kind::Duration("1m", "167h"),
         "2h",
-        "A slot that is so long past its start with unsettled orgs raises the alarm in logs and metrics.",
+        "A slot that is so long past its start with unsettled orgs raises the alarm in logs and metrics. Half of `schedule.catch_up` where that is shorter and this key is absent.",
     ),
     // digest
     key(
@@ -239,7 +239,7 @@ pub const KEYS: &[Key] = &[
         "tick.resweep",
         Kind::Duration("50ms", "24h"),
         "15m",
-        "How often open slots are read again for orgs that appeared or changed after the first sweep.",
+        "How often open slots are read again for orgs that appeared or changed after the first sweep. `tick.interval` where that is longer and this key is absent.",
     ),
     // claim
     key(
@@ -379,18 +379,23 @@ pub const KEYS: &[Key] = &[
     ),
     // brand
     key("brand.product", Kind::Text, "Weekly digest", "The product's name, in the heading and the subject."),
-    key("brand.accent", Kind::Colour, "#1d4ed8", "The colour of bars, links and buttons."),
+    key(
+        "brand.accent",
+        Kind::Colour,
+        "#1d4ed8",
+        "The colour of bars, links and buttons; dark enough to be read on white.",
+    ),
     optional(
         "brand.logo_url",
-        Kind::HttpUrl,
+        Kind::Link,
         "https://example.com/logo.png",
         "An image for the heading, served over HTTPS.",
     ),
     optional(
         "brand.address",
-        Kind::Text,
+        Kind::Lines,
         "Example Ltd, 1 Example Street, Example Town",
-        "A postal address for the footer; many countries require one.",
+        "A postal address for the footer, on several lines if need be; many countries require one.",
     ),
     optional("brand.reply_to", Kind::Mailbox, "Support <support@example.com>", "Where replies go."),
     // http

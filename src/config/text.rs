@@ -12,6 +12,7 @@ use super::url::{http_url, is_host};
 use crate::domain::address::Address;
 use crate::domain::schedule::{self, PeriodKind};
 use crate::domain::zone::Zone;
+use crate::render::{Accent, Http, SafeUrl};
 
 /// The words of `digest.period`.
 pub const PERIODS: &[&str] = &["previous_week", "trailing_7_days"];
@@ -69,10 +70,10 @@ impl Setting for String {
     fn parse(text: &str, kind: Kind) -> Result<Self, Option<String>> {
         let good = match kind {
             Kind::Sql => !text.trim().is_empty(),
+            Kind::Lines => !text.trim().is_empty() && !text.chars().any(|c| c.is_control() && c != '\n'),
             Kind::Name => is_name(text),
             Kind::Locale => is_language_tag(text),
             Kind::Host => is_host(text),
-            Kind::Colour => is_colour(text),
             Kind::HttpUrl => return http_url(text),
             _ => !text.trim().is_empty() && !text.chars().any(char::is_control),
         };
@@ -149,6 +150,19 @@ impl Setting for PeriodKind {
     }
 }
 
+impl Setting for Accent {
+    fn parse(text: &str, _: Kind) -> Result<Self, Option<String>> {
+        Self::parse(text).map_err(|error| Some(error.to_string()))
+    }
+}
+
+impl Setting for SafeUrl {
+    fn parse(text: &str, _: Kind) -> Result<Self, Option<String>> {
+        let https = text.starts_with("https://").then(|| Self::parse(text, Http::Refused).ok());
+        https.flatten().ok_or(None)
+    }
+}
+
 impl Setting for Address {
     fn parse(text: &str, _: Kind) -> Result<Self, Option<String>> {
         Self::parse(text).map_err(|error| Some(error.to_string()))
@@ -217,7 +231,7 @@ fn milliseconds(text: &str) -> Option<u64> {
 }
 
 fn is_name(text: &str) -> bool {
-    let letters = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let letters = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
     letters && (1..=60).contains(&text.len()) && !text.starts_with(|c: char| c.is_ascii_digit())
 }
 
@@ -225,10 +239,6 @@ fn is_language_tag(text: &str) -> bool {
     let part = |part: &str| (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric());
     let primary = text.split('-').next().unwrap_or_default();
     text.split('-').all(part) && (2..=3).contains(&primary.len())
-}
-
-fn is_colour(text: &str) -> bool {
-    text.strip_prefix('#').is_some_and(|hex| hex.len() == 6 && hex.bytes().all(|b| b.is_ascii_hexdigit()))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use secrecy::{ExposeSecret, SecretString};
@@ -46,7 +47,7 @@ pub fn build(raw: &Raw, problems: &mut Vec<Problem>) -> Option<Config> {
             empty: r.get("digest.empty"),
             locale: r.get("digest.locale"),
         },
-        tick: Tick { interval: r.get("tick.interval"), resweep: r.get("tick.resweep") },
+        tick: tick(r),
         claim: ClaimSettings {
             lease: r.get("claim.lease"),
             batch: r.get("claim.batch"),
@@ -159,16 +160,27 @@ fn public_url(r: &mut Reader<'_>, relay: &Relay, listen: SocketAddr) -> String {
     url.unwrap_or_else(|| browsable(listen))
 }
 
+/// A default gives way where a longer interval is written.
+fn tick(r: &mut Reader<'_>) -> Tick {
+    let (interval, resweep) = (r.get::<Duration>("tick.interval"), r.get::<TimeDelta>("tick.resweep"));
+    let least = TimeDelta::from_std(interval).unwrap_or(resweep);
+    Tick { interval, resweep: if r.is_set("tick.resweep") { resweep } else { resweep.max(least) } }
+}
+
 fn schedule(r: &mut Reader<'_>) -> Schedule {
+    let (catch_up, late_alarm) =
+        (r.get::<TimeDelta>("schedule.catch_up"), r.get::<TimeDelta>("schedule.late_alarm"));
+    // A default gives way where a shorter window is written.
+    let late_alarm = if r.is_set("schedule.late_alarm") { late_alarm } else { late_alarm.min(catch_up / 2) };
     Schedule {
         default: WeeklySchedule {
             weekday: r.get("schedule.weekday"),
             time: r.get("schedule.time"),
             zone: r.get("schedule.timezone"),
         },
-        catch_up: r.get("schedule.catch_up"),
+        catch_up,
         first_start: r.get("schedule.first_start"),
-        late_alarm: r.get("schedule.late_alarm"),
+        late_alarm,
     }
 }
 
@@ -290,7 +302,7 @@ fn times(r: &mut Reader<'_>, config: &Config) {
         &format!("the lease can end before the hand-over begins: connect, tls, greeting, login and envelope may take {} s together", until_body.as_secs_f64()),
         "raise delivery.lease above that, or lower the timeouts",
     );
-    let kill_after: std::time::Duration = r.get("shutdown.kill_after");
+    let kill_after: Duration = r.get("shutdown.kill_after");
     r.rule(
         config.shutdown_grace < kill_after,
         &["shutdown.grace", "shutdown.kill_after"],

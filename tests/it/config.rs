@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use digestd::config::keys::variable;
 use digestd::config::table::KEYS;
 use digestd::config::{Config, ConfigError, DatabaseUrl, GuardStore, RelayUrl, Security, reference};
+use proptest::prelude::*;
 use secrecy::ExposeSecret;
 
 type Variables<'a> = &'a [(&'a str, &'a str)];
@@ -89,6 +90,10 @@ fn a_value_of_the_wrong_type_is_never_cast() {
     wrong("delivery.max_age = \"7d\"", "to 144h");
     wrong("relay.pace = \"fast\"", "such as 14/s");
     wrong("database.pool = 3", "from 4 to 200");
+    wrong("database.schema = \"Digest\"", "small letters");
+    wrong("brand.accent = \"#ffffaa\"", "contrast to white");
+    wrong("brand.accent = \"blue\"", "such as #1d4ed8; found “blue”");
+    wrong("brand.logo_url = \"http://x.io/a.png\"", "an https:// link");
     wrong("database.url = [\"sqlite:a\"]", "a list");
 }
 
@@ -145,9 +150,9 @@ fn every_syntax_error_has_its_line_and_hides_no_other_mistake() {
     let report = refused("[relay]\nconections = 4\nfrom = \n\n[log]\nformat = \"yaml\"\n[x\n", &[]);
     for part in [
         "digestd.toml:2: relay.conections",
-        "digestd.toml:3: syntax",
+        "digestd.toml:3: TOML syntax",
         "digestd.toml:6: log.format",
-        "digestd.toml:7: syntax",
+        "digestd.toml:7: TOML syntax",
     ] {
         assert!(report.contains(part), "{part} is not in:\n{report}");
     }
@@ -230,7 +235,8 @@ fn combinations_that_cannot_work_are_refused() {
     refuses("[guard]\nbackend = \"redis\"\n", &[], &["guard.url: missing"]);
     refuses("[guard]\nbackend = \"sql\"\nurl = \"redis://h\"\n", &[], &["guard.url", "redis backend only"]);
     refuses("[tick]\nresweep = \"5s\"\n", &[], &["tick.resweep", "more frequent"]);
-    refuses("[schedule]\ncatch_up = \"1h\"\n", &[], &["schedule.catch_up", "the alarm would come"]);
+    let late = "[schedule]\ncatch_up = \"1h\"\nlate_alarm = \"1h\"\n";
+    refuses(late, &[], &["schedule.late_alarm", "the alarm would come"]);
     refuses("[relay]\nconnections_total = 2\n", &[], &["relay.connections_total", "each of them"]);
     refuses("[relay]\nusername = \"u\"\n", &[], &["relay.password: missing; relay.username needs it"]);
     refuses("[relay]\npassword = \"p\"\n", &[], &["relay.username: missing; relay.password needs it"]);
@@ -239,6 +245,13 @@ fn combinations_that_cannot_work_are_refused() {
     refuses("[admin]\ntoken = \"short\"\n", &[], &["admin.token", "16 characters"]);
     let report = refused("[relay]\nurl = \"smtps://mx.example.com\"\n", &[]);
     assert!(report.contains("relay.from: missing") && report.contains("public_url: missing"), "{report}");
+}
+
+#[test]
+fn a_default_gives_way_to_a_written_value_that_it_would_contradict() {
+    let config = load("[schedule]\ncatch_up = \"1h\"\n[tick]\ninterval = \"30m\"\n", &[]).unwrap();
+    assert_eq!(config.schedule.late_alarm.num_minutes(), 30);
+    assert_eq!(config.tick.resweep.num_minutes(), 30);
 }
 
 #[test]
@@ -366,6 +379,24 @@ fn every_key_can_be_set_by_the_environment() {
         let set = [(variable(key.path), key.default.unwrap().to_owned())];
         if let Err(error) = Config::parse("", set) {
             panic!("{error}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_damaged_file_is_read_or_refused_but_never_a_panic(
+        at in 0_usize..12_000,
+        cut in 0_usize..60,
+        noise in "[\\[\\]\"'=#{}\\\\\nA-Za-zé0-9._:/@ ]{0,20}",
+    ) {
+        let whole = reference::toml();
+        let edge = |at: usize| (0..=at.min(whole.len())).rev().find(|at| whole.is_char_boundary(*at)).unwrap_or(0);
+        let damaged = format!("{}{noise}{}", &whole[..edge(at)], &whole[edge(at + cut)..]);
+        if let Err(error) = load(&damaged, &[]) {
+            prop_assert!(!error.problems.is_empty());
         }
     }
 }
