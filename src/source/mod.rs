@@ -1,1 +1,3 @@
 //! Who gets a digest and what stands in it.
+
+pub mod import;

@@ -19,6 +19,7 @@ mod dialect;
 pub mod directory;
 pub mod enqueue;
 mod error;
+pub mod import;
 pub mod migrate;
 pub mod outbox;
 pub mod replicas;

@@ -7,6 +7,7 @@ mod support;
 mod calendar;
 mod config;
 mod hard_days;
+mod import;
 mod inbox;
 mod moves;
 mod render;
