@@ -20,6 +20,7 @@ pub mod ledger;
 pub mod lifecycle;
 pub mod mail;
 pub mod metrics;
+pub mod progress;
 pub mod render;
 pub mod source;
 pub mod store;

@@ -4,7 +4,9 @@
 -- One row, made by the first replica that ever booted.
 CREATE TABLE digestd.installation (
     only_one BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_one),
-    installed_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp()
+    installed_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
+    -- Signs unsubscribe links where no keys are configured; made once, the same for all replicas.
+    unsubscribe_key TEXT
 );
 INSERT INTO digestd.installation DEFAULT VALUES;
 
@@ -163,6 +165,15 @@ CREATE TABLE digestd.attempts (
     note TEXT
 );
 CREATE INDEX attempts_message ON digestd.attempts (message_id, id);
+
+-- Whom an unsubscribe link means. One row per org and address that ever got a message, kept when org,
+-- admin and message are gone: a link in an old mail must still work.
+CREATE TABLE digestd.subscriptions (
+    ref TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    address TEXT NOT NULL
+);
 
 -- `org_id` is empty for “all digests from here”.
 CREATE TABLE digestd.opt_outs (

@@ -4,7 +4,9 @@
 -- One row, made by the first replica that ever booted.
 CREATE TABLE installation (
     only_one INTEGER PRIMARY KEY DEFAULT TRUE CHECK (only_one),
-    installed_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER))
+    installed_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
+    -- Signs unsubscribe links where no keys are configured; made once, the same for all replicas.
+    unsubscribe_key TEXT
 );
 INSERT INTO installation DEFAULT VALUES;
 
@@ -155,6 +157,15 @@ CREATE TABLE attempts (
     note TEXT
 );
 CREATE INDEX attempts_message ON attempts (message_id, id);
+
+-- Whom an unsubscribe link means. One row per org and address that ever got a message, kept when org,
+-- admin and message are gone: a link in an old mail must still work.
+CREATE TABLE subscriptions (
+    ref TEXT PRIMARY KEY,
+    org_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    address TEXT NOT NULL
+);
 
 -- `org_id` is empty for “all digests from here”.
 CREATE TABLE opt_outs (

@@ -11,6 +11,7 @@ use super::{Store, StoreError, uncancelled};
 use crate::domain::ids::SendId;
 use crate::domain::message::{Draft, DraftContent, MessageState};
 use crate::domain::send::Claim;
+use crate::domain::token::SubscriptionRef;
 use crate::domain::week::SendKey;
 
 /// One claim with its messages, ready to be enqueued.
@@ -68,6 +69,15 @@ const INSERT_MESSAGES: &str = "
     WHERE TRUE
     RETURNING id, uid";
 
+/// Sorted, because a resend and the week's own send may name the same admins at the same time.
+const INSERT_SUBSCRIPTIONS: &str = "
+    INSERT INTO digestd.subscriptions (ref, org_id, user_id, address)
+    SELECT u.value->>'ref', u.value->>'org', u.value->>'user', u.value->>'address'
+    FROM {each}($1) AS u
+    WHERE u.value->>'ref' IS NOT NULL
+    ORDER BY 1
+    ON CONFLICT (ref) DO NOTHING";
+
 const INSERT_BODIES_POSTGRES: &str = "
     INSERT INTO digestd.bodies (message_id, bytes)
     SELECT id, bytes
@@ -91,6 +101,9 @@ struct MessageRow {
     user: String,
     address: String,
     mailbox: Option<String>,
+    /// The subscription that the message's unsubscribe link means.
+    #[serde(rename = "ref")]
+    subscription: Option<String>,
     uid: String,
     fingerprint: Option<String>,
     state: &'static str,
@@ -120,6 +133,7 @@ macro_rules! enqueue_rows {
             .bind($max_age.num_milliseconds())
             .fetch_all(&mut **$tx)
             .await?;
+        sqlx::query($store.sql(INSERT_SUBSCRIPTIONS)).bind(Json(&rows)).execute(&mut **$tx).await?;
         let bodies: Vec<(i64, &[u8])> = inserted
             .iter()
             .filter_map(|(id, uid)| $batch.bodies.get(uid).map(|bytes| (*id, bytes.as_slice())))
@@ -183,6 +197,7 @@ fn take_apart(batch: Vec<Enqueue>) -> Batch {
                 user: draft.user.to_string(),
                 address: cut(&draft.address),
                 mailbox: None,
+                subscription: None,
                 uid: uid.clone(),
                 fingerprint: None,
                 state: MessageState::Pending.as_str(),
@@ -194,6 +209,7 @@ fn take_apart(batch: Vec<Enqueue>) -> Batch {
                     taken.bodies.insert(uid, bytes);
                     MessageRow {
                         mailbox: Some(to.mailbox().to_owned()),
+                        subscription: Some(SubscriptionRef::derive(&claim.org, to.normal()).to_string()),
                         fingerprint: Some(fingerprint.as_str().to_owned()),
                         ..row
                     }

@@ -21,10 +21,12 @@ pub mod enqueue;
 mod error;
 pub mod import;
 pub mod migrate;
+pub mod opt_outs;
 pub mod outbox;
 pub mod replicas;
 pub mod sends;
 pub mod slots;
+pub mod stats;
 
 pub use connect::{ConnectOptions, DatabaseKind};
 pub use error::{ErrorClass, StoreError};
