@@ -8,6 +8,7 @@ pub mod certs;
 pub mod fixtures;
 pub mod process;
 pub mod smtp_server;
+pub mod web;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,5 @@
+//! The HTTP routes, on both databases.
+
+mod probes;
+mod routes;
+mod unsubscribe;
