@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use super::lenient::{RawReply, ReplyParser};
 use super::settings::{SmtpSettings, TlsMode};
 use super::stream::Io;
-use super::tls::{Tls, is_about_trust};
+use super::tls::Tls;
 use super::transport::{RelayFailure, RelayFailureKind};
 use crate::domain::reply::Phase;
 
@@ -27,7 +27,7 @@ pub(super) async fn connect(settings: &SmtpSettings, tls: Option<&Tls>) -> Resul
     let timeouts = settings.timeouts;
     let tcp = within(timeouts.connect_total, tcp(settings))
         .await
-        .map_err(|error| RelayFailure::unreachable(Phase::Connect, &error))?;
+        .map_err(|error| RelayFailure::io(Phase::Connect, &error))?;
     match (settings.tls, tls) {
         (TlsMode::Implicit, Some(tls)) => {
             let mut io = handshake(tcp, tls, timeouts.tls).await?;
@@ -65,17 +65,14 @@ async fn tcp(settings: &SmtpSettings) -> io::Result<TcpStream> {
 }
 
 async fn handshake(tcp: TcpStream, tls: &Tls, limit: Duration) -> Result<Io, RelayFailure> {
-    match within(limit, tls.handshake(tcp)).await {
-        Ok(stream) => Ok(Io::Tls(Box::new(stream))),
-        Err(error) if is_about_trust(&error) => {
-            Err(RelayFailure::new(Phase::Tls, RelayFailureKind::Certificate, error.to_string()))
-        }
-        Err(error) => Err(RelayFailure::unreachable(Phase::Tls, &error)),
-    }
+    within(limit, tls.handshake(tcp))
+        .await
+        .map(|stream| Io::Tls(Box::new(stream)))
+        .map_err(|error| RelayFailure::io(Phase::Tls, &error))
 }
 
 async fn greeting(io: &mut Io, limit: Duration) -> Result<(), RelayFailure> {
-    let reply = read(io, limit).await.map_err(|error| RelayFailure::unreachable(Phase::Greeting, &error))?;
+    let reply = read(io, limit).await.map_err(|error| RelayFailure::io(Phase::Greeting, &error))?;
     if reply.code / 100 == 2 { Ok(()) } else { Err(RelayFailure::refused(Phase::Greeting, &reply)) }
 }
 
@@ -83,8 +80,7 @@ async fn greeting(io: &mut Io, limit: Duration) -> Result<(), RelayFailure> {
 async fn start_tls(mut io: Io, settings: &SmtpSettings) -> Result<TcpStream, RelayFailure> {
     let limit = settings.timeouts.hello;
     let hello = format!("EHLO {}\r\n", settings.helo);
-    let offers =
-        ask(&mut io, &hello, limit).await.map_err(|error| RelayFailure::unreachable(Phase::Ehlo, &error))?;
+    let offers = ask(&mut io, &hello, limit).await.map_err(|error| RelayFailure::io(Phase::Ehlo, &error))?;
     if !offers.is_ok() {
         return Err(RelayFailure::refused(Phase::Ehlo, &offers));
     }
@@ -98,7 +94,7 @@ async fn start_tls(mut io: Io, settings: &SmtpSettings) -> Result<TcpStream, Rel
             let error = "something followed the relay's consent to STARTTLS".to_owned();
             return Err(RelayFailure::new(Phase::Tls, RelayFailureKind::Insecure, error));
         }
-        Err(error) => return Err(RelayFailure::unreachable(Phase::Tls, &error)),
+        Err(error) => return Err(RelayFailure::io(Phase::Tls, &error)),
     };
     match io {
         Io::Plain(tcp) if consent.code == 220 => Ok(tcp),

@@ -11,7 +11,10 @@ use crate::domain::reply::{Enhanced, Reply};
 /// The longest line taken, in bytes. RFC 5321 §4.5.3.1.5 allows 512.
 const MAX_LINE_BYTES: usize = 4096;
 /// The longest reply taken, in bytes. The answer to EHLO, the longest there is, has some hundreds.
-const MAX_REPLY_BYTES: usize = 32 * 1024;
+const MAX_REPLY_BYTES: usize = 16 * 1024;
+/// The most lines of one reply. lettre reads a reply again from its start for each line, so that
+/// many short lines would cost time by their square.
+const MAX_REPLY_LINES: usize = 128;
 /// What is kept of a line, in characters.
 const MAX_LINE_CHARS: usize = 480;
 /// What is kept of a reply for the ledger, in characters.
@@ -111,6 +114,9 @@ impl ReplyParser {
         if reply.code != code {
             return Err(ReplyError::Malformed);
         }
+        if reply.lines.len() == MAX_REPLY_LINES {
+            return Err(ReplyError::TooLong);
+        }
         write_strict(code, last, &text, strict);
         reply.lines.push(text);
         if last && let Some(reply) = self.unfinished.take() {
@@ -205,7 +211,7 @@ mod tests {
             assert_eq!(parse(bytes).0, Err(ReplyError::Malformed), "{bytes:?}");
         }
         assert_eq!(parse(&[b'2'; MAX_LINE_BYTES + 1]).0, Err(ReplyError::TooLong));
-        assert_eq!(parse(&b"250-again\r\n".repeat(4000)).0, Err(ReplyError::TooLong));
+        assert_eq!(parse(&b"250-again\r\n".repeat(MAX_REPLY_LINES + 1)).0, Err(ReplyError::TooLong));
     }
 
     #[test]

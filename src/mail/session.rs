@@ -61,7 +61,7 @@ impl Session {
         let settings = relay.settings();
         let io = hello::connect(settings, relay.tls()).await?;
         let (stream, control) =
-            SmtpStream::new(io).map_err(|error| RelayFailure::unreachable(Phase::Greeting, &error))?;
+            SmtpStream::new(io).map_err(|error| RelayFailure::io(Phase::Greeting, &error))?;
         let limit = settings.timeouts.hello;
         control.begin(limit, limit);
         control.end_after_refusal(true);

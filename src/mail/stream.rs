@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::client::TlsStream;
 
-use super::lenient::{RawReply, ReplyParser};
+use super::lenient::{RawReply, ReplyError, ReplyParser};
 
 /// What is handed to the kernel at once, in bytes. Before each slice the stream looks whether the
 /// relay has already answered.
@@ -91,6 +91,8 @@ struct Wire {
     strict: Vec<u8>,
     strict_at: usize,
     replies: VecDeque<RawReply>,
+    /// What came after the last line that could be read. Told once lettre has read up to there.
+    spoilt: Option<ReplyError>,
     /// After a refused EHLO lettre would say QUIT and wait; it reads the end instead.
     ends_after_refusal: bool,
     ended: bool,
@@ -167,6 +169,7 @@ impl SmtpStream {
             strict: b"220 relay\r\n".to_vec(),
             strict_at: 0,
             replies: VecDeque::new(),
+            spoilt: None,
             ends_after_refusal: false,
             ended: false,
         })));
@@ -289,13 +292,19 @@ impl Wire {
 
     /// Reads once; how many bytes came, 0 at the end.
     fn receive(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        if let Some(error) = self.spoilt {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+        }
         let mut room = [0; READ_BYTES];
         let mut buf = ReadBuf::new(&mut room);
         ready!(Pin::new(io).poll_read(cx, &mut buf))?;
         let bytes = buf.filled();
-        self.parser
-            .push(bytes, &mut self.strict, &mut self.replies)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.spoilt = self.parser.push(bytes, &mut self.strict, &mut self.replies).err();
+        if let Some(error) = self.spoilt
+            && self.strict.is_empty()
+        {
+            return Poll::Ready(Err(io::Error::new(io::ErrorKind::InvalidData, error)));
+        }
         self.ended |= self.ends_after_refusal && self.replies.iter().any(RawReply::is_refusal);
         Poll::Ready(Ok(bytes.len()))
     }

@@ -9,7 +9,7 @@ use super::folder::MailFolder;
 use super::lenient::RawReply;
 use super::session::Session;
 pub use super::settings::{ClientIdentity, SmtpSettings, Timeouts, TlsMode};
-use super::tls::Tls;
+use super::tls::{Tls, is_about_trust};
 use crate::domain::address::Address;
 use crate::domain::message::MessageUid;
 use crate::domain::reply::{HandOver, Phase, Reply};
@@ -141,8 +141,11 @@ impl RelayFailure {
         Self { phase, kind, error }
     }
 
-    pub(super) fn unreachable(phase: Phase, error: &io::Error) -> Self {
-        Self::new(phase, RelayFailureKind::Unreachable, error.to_string())
+    pub(super) fn io(phase: Phase, error: &io::Error) -> Self {
+        // A relay that misses our certificate says so after the handshake (RFC 8446 §4.4.2.4).
+        let trust = is_about_trust(error);
+        let kind = if trust { RelayFailureKind::Certificate } else { RelayFailureKind::Unreachable };
+        Self::new(phase, kind, error.to_string())
     }
 
     pub(super) fn refused(phase: Phase, reply: &RawReply) -> Self {

@@ -643,17 +643,19 @@ impl Peer {
 
     /// The body without its dot and dot-stuffing; `None` if the client went away in it.
     async fn body(&mut self) -> io::Result<Option<Vec<u8>>> {
+        let mut searched = 0;
         loop {
             // A body of nothing but the dot has no CRLF before it.
             let end = if self.buffer.starts_with(b".\r\n") {
                 Some((0, 3))
             } else {
-                find(&self.buffer, b"\r\n.\r\n").map(|at| (at + 2, at + 5))
+                find(&self.buffer[searched..], b"\r\n.\r\n").map(|at| (searched + at + 2, searched + at + 5))
             };
             if let Some((end, rest)) = end {
                 let stuffed: Vec<u8> = self.buffer.drain(..rest).take(end).collect();
                 return Ok(Some(unstuff(&stuffed)));
             }
+            searched = self.buffer.len().saturating_sub(4);
             if !self.fill().await? {
                 return Ok(None);
             }
