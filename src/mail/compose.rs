@@ -179,16 +179,13 @@ fn part(content_type: ContentType, text: &str) -> SinglePart {
 /// CRLF at every line end, and at the end. A bare CR is a line end as well.
 fn crlf(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 32 + 2);
-    let mut chars = text.chars().peekable();
-    while let Some(c) = chars.next() {
-        match c {
-            '\r' if chars.peek() == Some(&'\n') => {}
-            '\r' | '\n' => out.push_str("\r\n"),
-            '\0' => {}
-            c => out.push(c),
+    for line in text.split_terminator('\n') {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        if line.contains(['\r', '\0']) {
+            out.push_str(&line.replace('\0', "").replace('\r', "\r\n"));
+        } else {
+            out.push_str(line);
         }
-    }
-    if !out.ends_with('\n') {
         out.push_str("\r\n");
     }
     out
@@ -216,4 +213,33 @@ fn subject(text: &str) -> Result<String, ComposeError> {
 /// lettre panics on years that HTTP dates cannot say.
 fn in_range(date: DateTime<Utc>) -> Result<DateTime<Utc>, ComposeError> {
     if (1971..=9998).contains(&date.year()) { Ok(date) } else { Err(ComposeError::Date) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_line_end_becomes_crlf() {
+        assert_eq!(crlf("a\nb\r\nc\rd"), "a\r\nb\r\nc\r\nd\r\n");
+        assert_eq!(crlf("a\n\n"), "a\r\n\r\n");
+        assert_eq!(crlf("a\r\r\n\0b\n"), "a\r\n\r\nb\r\n");
+        assert_eq!(crlf(""), "");
+    }
+
+    #[test]
+    fn subjects_are_one_line_and_not_empty() {
+        assert_eq!(subject("a\r\nBcc: x\u{2028}b").unwrap(), "a Bcc: x b");
+        assert!(matches!(subject("\r\n \u{7f}"), Err(ComposeError::EmptySubject)));
+    }
+
+    #[test]
+    fn unsubscribe_links_fit_in_one_header_line() {
+        let refused = |url: &str| one_click(Message::builder(), url).is_err();
+        assert!(!refused("https://x.example/u/abc"));
+        assert!(refused("https://x.example/\r\nBcc: a@b.io"));
+        assert!(refused("https://x.example/>, <https://evil.example"));
+        assert!(refused("mailto:a@b.io"));
+        assert!(refused(&format!("https://x.example/{}", "a".repeat(900))));
+    }
 }

@@ -12,17 +12,16 @@ const MAX_ENTRIES: usize = 200;
 
 /// Renders with ever fewer entries per section until the HTML fits.
 ///
-/// `render` gets the number of entries that a section may show. Returns the HTML
-/// and the number that fitted.
+/// `render` gets the number of entries that a section may show.
 pub(super) fn fit(
     longest: usize,
     mut render: impl FnMut(usize) -> Result<String, RenderError>,
-) -> Result<(String, usize), RenderError> {
+) -> Result<String, RenderError> {
     let mut cap = longest.min(MAX_ENTRIES);
     loop {
         let html = render(cap)?;
         if html.len() <= SOFT_LIMIT_BYTES || (cap == 0 && html.len() <= HARD_LIMIT_BYTES) {
-            return Ok((html, cap));
+            return Ok(html);
         }
         if cap == 0 {
             return Err(RenderError::TooLarge { bytes: html.len() });
@@ -36,8 +35,12 @@ mod tests {
     use super::*;
 
     fn fitted(longest: usize, fixed: usize, each: usize) -> Result<(usize, usize), RenderError> {
-        let render = |cap: usize| Ok("x".repeat(fixed + cap * each));
-        fit(longest, render).map(|(html, cap)| (html.len(), cap))
+        let mut last = 0;
+        let html = fit(longest, |cap| {
+            last = cap;
+            Ok("x".repeat(fixed + cap * each))
+        })?;
+        Ok((html.len(), last))
     }
 
     #[test]

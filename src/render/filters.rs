@@ -65,6 +65,7 @@ pub(super) fn register(env: &mut Environment<'static>) {
     env.add_filter("delta", delta);
     env.add_filter("trend", trend);
     env.add_filter("date", date);
+    env.add_filter("duration", duration);
     env.add_filter("truncate", truncate);
     env.add_filter("safe_link", safe_link);
     env.add_filter("plain", plain);
@@ -188,6 +189,16 @@ fn date(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
     let text = value.to_string();
     match format::moment(&text, &here.zone, &here.locale) {
         Some(told) => told.map(trusted).map_err(|error| invalid(&error.to_string())),
+        None => Ok(value.clone()),
+    }
+}
+
+/// `{{ row.seconds|duration }}`: the two largest units; what is no number is printed as it is.
+fn duration(state: &State<'_, '_>, value: &Value) -> Result<Value, Error> {
+    match value.to_string().parse::<f64>().ok().filter(|n| n.is_finite()) {
+        Some(seconds) => format::duration(seconds, &here(state)?.locale)
+            .map(trusted)
+            .map_err(|error| invalid(&error.to_string())),
         None => Ok(value.clone()),
     }
 }

@@ -150,6 +150,29 @@ pub(super) fn moment(text: &str, zone: &Zone, locale: &Locale) -> Option<Result<
     Some(date_time(local, locale))
 }
 
+/// Seconds as the two largest units that matter: `2 d 3 h`, `5 min`, `0 s`.
+pub(super) fn duration(seconds: f64, locale: &Locale) -> Result<String, StringError> {
+    const UNITS: [(u64, &str); 4] = [
+        (86_400, "duration-days"),
+        (3_600, "duration-hours"),
+        (60, "duration-minutes"),
+        (1, "duration-seconds"),
+    ];
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates; made positive")]
+    let mut rest = seconds.abs().round() as u64;
+    let largest = UNITS.iter().position(|(size, _)| rest >= *size).unwrap_or(UNITS.len() - 1);
+    let mut words = Vec::new();
+    for (size, id) in UNITS.iter().skip(largest).take(2) {
+        let n = rest / size;
+        rest %= size;
+        if n > 0 || words.is_empty() {
+            words.push(locale.say_with(id, &[("n", &number(&n.to_string(), locale))])?);
+        }
+    }
+    let sign = if seconds < 0.0 { "-" } else { "" };
+    Ok(format!("{sign}{}", words.join(" ")))
+}
+
 /// The days of a period, from the first to the last one included.
 pub(super) fn period(period: &Period, locale: &Locale) -> Result<String, StringError> {
     let (first, last) = (period.first, period.last);
@@ -226,6 +249,19 @@ mod tests {
         assert_eq!(period(&days(2025, 12, 29), &en).unwrap(), "29 Dec 2025 – 4 Jan 2026");
         assert_eq!(period(&days(2026, 6, 29), &de).unwrap(), "29. Juni – 5. Juli 2026");
         assert_eq!(period(&days(2026, 6, 29), &locale("ar")).unwrap(), "29 يونيو – 5 يوليو 2026");
+    }
+
+    #[test]
+    fn durations_show_their_two_largest_units() {
+        let (en, de) = (locale("en"), locale("de"));
+        let told = |seconds| duration(seconds, &en).unwrap();
+        assert_eq!(told(0.0), "0 s");
+        assert_eq!(told(59.6), "1 min");
+        assert_eq!(told(3_600.0), "1 h");
+        assert_eq!(told(12_072.0), "3 h 21 min");
+        assert_eq!(told(-90_061.0), "-1 d 1 h");
+        assert_eq!(told(1e12), "11,574,074 d 1 h");
+        assert_eq!(duration(90.0, &de).unwrap(), "1 Min. 30 Sek.");
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod files;
 mod filters;
 mod format;
 mod links;
+pub mod sample;
 mod strings;
 mod view;
 
@@ -162,11 +163,12 @@ impl Templates {
     ) -> Result<Rendered, RenderError> {
         let links = checked(links)?;
         let locale = self.locale(recipient.locale.as_deref())?;
-        let context = |cap| view::build(input, recipient, &links, brand, locale, cap);
         let html_name = self.pick("digest", locale, "html");
-        let (html, cap) =
-            budget::fit(view::longest(input, recipient), |cap| self.run(&html_name, context(cap)?))?;
-        let context = context(cap)?;
+        let mut context = minijinja::Value::UNDEFINED;
+        let html = budget::fit(view::longest(input, recipient), |cap| {
+            context = view::build(input, recipient, &links, brand, locale, cap)?;
+            self.run(&html_name, context.clone())
+        })?;
         let text_name = self.pick("digest", locale, "txt");
         let text = text::wrap(&self.run(&text_name, context.clone())?, TEXT_WIDTH);
         let subject = self.run(&self.pick("digest.subject", locale, "txt"), context)?;
