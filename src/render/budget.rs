@@ -7,17 +7,22 @@ use super::RenderError;
 pub(super) const SOFT_LIMIT_BYTES: usize = 70_000;
 /// A mail above the hard limit is not sent at all.
 pub(super) const HARD_LIMIT_BYTES: usize = 95_000;
-/// No section shows more entries, however small they are.
-const MAX_ENTRIES: usize = 200;
+/// More entries than this never fit, so rendering does not even start with more.
+const MAX_ENTRIES: usize = 400;
 
 /// Renders with ever fewer entries per section until the HTML fits.
 ///
-/// `render` gets the number of entries that a section may show.
+/// `lengths` are those of the sections; `render` gets the number of entries that
+/// a section may show.
 pub(super) fn fit(
-    longest: usize,
+    lengths: &[usize],
     mut render: impl FnMut(usize) -> Result<String, RenderError>,
 ) -> Result<String, RenderError> {
-    let mut cap = longest.min(MAX_ENTRIES);
+    let entries = |cap: usize| lengths.iter().map(|len| len.min(&cap)).sum::<usize>();
+    let mut cap = lengths.iter().copied().max().unwrap_or(0);
+    while entries(cap) > MAX_ENTRIES {
+        cap /= 2;
+    }
     loop {
         let html = render(cap)?;
         if html.len() <= SOFT_LIMIT_BYTES || (cap == 0 && html.len() <= HARD_LIMIT_BYTES) {
@@ -34,9 +39,9 @@ pub(super) fn fit(
 mod tests {
     use super::*;
 
-    fn fitted(longest: usize, fixed: usize, each: usize) -> Result<(usize, usize), RenderError> {
+    fn fitted(lengths: &[usize], fixed: usize, each: usize) -> Result<(usize, usize), RenderError> {
         let mut last = 0;
-        let html = fit(longest, |cap| {
+        let html = fit(lengths, |cap| {
             last = cap;
             Ok("x".repeat(fixed + cap * each))
         })?;
@@ -45,16 +50,18 @@ mod tests {
 
     #[test]
     fn entries_are_halved_until_the_mail_fits() {
-        assert_eq!(fitted(10, 5_000, 400).unwrap(), (9_000, 10));
-        assert_eq!(fitted(5_000, 5_000, 400).unwrap(), (45_000, 100));
-        assert_eq!(fitted(100, 5_000, 10_000).unwrap(), (65_000, 6));
-        assert_eq!(fitted(0, 5_000, 0).unwrap(), (5_000, 0));
-        assert_eq!(fitted(3, 80_000, 100).unwrap(), (80_000, 0));
+        assert_eq!(fitted(&[10], 5_000, 400).unwrap(), (9_000, 10));
+        assert_eq!(fitted(&[5_000], 5_000, 400).unwrap(), (67_400, 156));
+        assert_eq!(fitted(&[100], 5_000, 10_000).unwrap(), (65_000, 6));
+        assert_eq!(fitted(&[300; 10], 5_000, 400).unwrap(), (19_800, 37));
+        assert_eq!(fitted(&[], 5_000, 400).unwrap(), (5_000, 0));
+        assert_eq!(fitted(&[0], 5_000, 0).unwrap(), (5_000, 0));
+        assert_eq!(fitted(&[3], 80_000, 100).unwrap(), (80_000, 0));
     }
 
     #[test]
     fn a_mail_that_cannot_fit_is_refused() {
-        let refused = fitted(10, 95_001, 1);
+        let refused = fitted(&[10], 95_001, 1);
         assert!(matches!(refused, Err(RenderError::TooLarge { bytes: 95_001 })), "{refused:?}");
     }
 }

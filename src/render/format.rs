@@ -207,7 +207,7 @@ mod tests {
         let content = std::fs::read_to_string(format!("templates/strings.{tag}.ftl")).unwrap();
         let english = std::fs::read_to_string("templates/strings.en.ftl").unwrap();
         let files = [("en".to_owned(), english), (tag.to_owned(), content)].into();
-        Arc::clone(Strings::compile(&files).unwrap().nearest(Some(tag)).unwrap())
+        Arc::clone(Strings::compile(&files).unwrap().nearest(tag).unwrap())
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod strings;
 mod view;
 
 use std::path::Path;
+use std::sync::Arc;
 
 use minijinja::Environment;
 
@@ -40,6 +41,7 @@ const MAX_SUBJECT_CHARS: usize = 120;
 pub struct Templates {
     env: Environment<'static>,
     strings: Strings,
+    language: Option<String>,
 }
 
 /// The links of one recipient's footer.
@@ -140,7 +142,14 @@ impl Templates {
             env.add_template_owned(name.clone(), source)
                 .map_err(|source| TemplateError::Compile { file: name, source })?;
         }
-        Ok(Self { env, strings: Strings::compile(&files.strings)? })
+        Ok(Self { env, strings: Strings::compile(&files.strings)?, language: None })
+    }
+
+    /// Sets the language of recipients that have none of their own, or none that there are words for.
+    #[must_use]
+    pub fn with_language(mut self, tag: &str) -> Self {
+        self.language = Some(tag.to_owned());
+        self
     }
 
     /// The template's name in fingerprints.
@@ -162,10 +171,10 @@ impl Templates {
         brand: &Brand,
     ) -> Result<Rendered, RenderError> {
         let links = checked(links)?;
-        let locale = self.locale(recipient.locale.as_deref())?;
+        let locale = self.locale(recipient.locale.as_deref());
         let html_name = self.pick("digest", locale, "html");
         let mut context = minijinja::Value::UNDEFINED;
-        let html = budget::fit(view::longest(input, recipient), |cap| {
+        let html = budget::fit(&view::lengths(input, recipient), |cap| {
             context = view::build(input, recipient, &links, brand, locale, cap)?;
             self.run(&html_name, context.clone())
         })?;
@@ -185,9 +194,11 @@ impl Templates {
         Ok(Rendered { subject, text, html })
     }
 
-    fn locale(&self, wanted: Option<&str>) -> Result<&std::sync::Arc<Locale>, RenderError> {
-        // English is compiled in, so there always is a nearest language.
-        self.strings.nearest(wanted).ok_or(RenderError::Link("language"))
+    /// The recipient's language, else the installation's, else English.
+    fn locale(&self, wanted: Option<&str>) -> &Arc<Locale> {
+        let tags = [wanted, self.language.as_deref()];
+        let known = tags.into_iter().flatten().find_map(|tag| self.strings.nearest(tag));
+        known.unwrap_or_else(|| self.strings.fallback())
     }
 
     /// `digest.de.html` where there is one, else `digest.html`.

@@ -12,7 +12,10 @@ use super::TemplateError;
 const FALLBACK: &str = "en";
 
 /// All languages.
-pub(super) struct Strings(BTreeMap<String, Arc<Locale>>);
+pub(super) struct Strings {
+    locales: BTreeMap<String, Arc<Locale>>,
+    fallback: Arc<Locale>,
+}
 
 /// One language: its words, and the few of them that are needed often, looked up once.
 pub(super) struct Locale {
@@ -58,27 +61,33 @@ impl Strings {
             }
             locales.insert(tag.to_lowercase(), Arc::new(Locale::new(tag, chain)?));
         }
-        Ok(Self(locales))
+        let fallback = locales.get(FALLBACK).cloned().ok_or_else(|| TemplateError::Strings {
+            file: format!("strings.{FALLBACK}.ftl"),
+            what: "does not exist".to_owned(),
+        })?;
+        Ok(Self { locales, fallback })
     }
 
-    /// The nearest language: `de-AT` falls back to `de`, anything else to English.
-    pub fn nearest(&self, wanted: Option<&str>) -> Option<&Arc<Locale>> {
-        let wanted = wanted.unwrap_or(FALLBACK).replace('_', "-").to_lowercase();
+    /// The language of the tag, or of its shorter forms: `de-AT` may be answered by `de`.
+    pub fn nearest(&self, wanted: &str) -> Option<&Arc<Locale>> {
+        let wanted = wanted.replace('_', "-").to_lowercase();
         let mut tag = wanted.as_str();
         loop {
-            if let Some(locale) = self.0.get(tag) {
+            if let Some(locale) = self.locales.get(tag) {
                 return Some(locale);
             }
-            match tag.rsplit_once('-') {
-                Some((shorter, _)) => tag = shorter,
-                None => return self.0.get(FALLBACK),
-            }
+            tag = tag.rsplit_once('-')?.0;
         }
+    }
+
+    /// English.
+    pub fn fallback(&self) -> &Arc<Locale> {
+        &self.fallback
     }
 
     /// The tags of all languages.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
-        self.0.values().map(|locale| locale.tag.as_str())
+        self.locales.values().map(|locale| locale.tag.as_str())
     }
 }
 
@@ -163,12 +172,12 @@ mod tests {
     #[test]
     fn the_nearest_language_is_found_by_shortening_the_tag() {
         let strings = strings();
-        let tag = |wanted| strings.nearest(wanted).unwrap().tag.clone();
-        assert_eq!(tag(Some("de-AT")), "de");
-        assert_eq!(tag(Some("AR_eg")), "ar");
-        assert_eq!(tag(Some("tlh-Qaaa")), "en");
-        assert_eq!(tag(Some("")), "en");
-        assert_eq!(tag(None), "en");
+        let tag = |wanted| strings.nearest(wanted).map(|locale| locale.tag.as_str());
+        assert_eq!(tag("de-AT"), Some("de"));
+        assert_eq!(tag("AR_eg"), Some("ar"));
+        assert_eq!(tag("tlh-Qaaa"), None);
+        assert_eq!(tag(""), None);
+        assert_eq!(strings.fallback().tag, "en");
     }
 
     #[test]
@@ -187,7 +196,7 @@ mod tests {
     #[test]
     fn a_missing_message_or_argument_is_an_error() {
         let strings = strings();
-        let en = strings.nearest(Some("en")).unwrap();
+        let en = strings.nearest("en").unwrap();
         assert!(en.say("nonsense", &FluentArgs::new()).is_err());
         assert!(en.say("subject", &FluentArgs::new()).is_err());
         assert_eq!(en.say_with("sent-by", &[("product", "Acme")]).unwrap(), "Sent by Acme");
@@ -200,7 +209,7 @@ mod tests {
             let mut args = FluentArgs::new();
             args.set("n", n);
             args.set("n-text", n.to_string());
-            strings.nearest(Some(tag)).unwrap().say("more", &args).unwrap()
+            strings.nearest(tag).unwrap().say("more", &args).unwrap()
         };
         assert_eq!(more("de", 1), "und 1 weiterer Eintrag");
         assert_eq!(more("de", 12), "und 12 weitere");

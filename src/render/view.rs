@@ -67,15 +67,15 @@ pub(super) fn build(
     })
 }
 
-/// The most entries that any section would show.
-pub(super) fn longest(input: &DigestInput, recipient: &Recipient) -> usize {
+/// How many entries each section has for this recipient.
+pub(super) fn lengths(input: &DigestInput, recipient: &Recipient) -> Vec<usize> {
     let len = |section: &Section| match &section.body {
         SectionBody::Figures(figures) => figures.len(),
         SectionBody::Rows(rows) => rows.shown.len(),
         SectionBody::PersonalRows(by_user) => by_user.get(&recipient.user).map_or(0, |r| r.shown.len()),
         SectionBody::Omitted => 0,
     };
-    input.sections.iter().map(len).max().unwrap_or(0)
+    input.sections.iter().map(len).collect()
 }
 
 /// Whether there is nothing to tell this recipient. A part that was left out is no quiet.

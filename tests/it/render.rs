@@ -158,6 +158,20 @@ fn the_normal_digest_reads_well_in_three_languages() {
 }
 
 #[test]
+fn the_language_is_the_recipients_else_the_installations_else_english() {
+    let language = |own: Option<&str>, default: &str| {
+        let templates = Templates::embedded().unwrap().with_language(default);
+        let recipient = Recipient { locale: own.map(str::to_owned), ..recipient("Ana", "") };
+        let rendered = templates.render(&quiet(), &recipient, &links(), &brand()).unwrap();
+        rendered.html.split("lang=\"").nth(1).unwrap()[..2].to_owned()
+    };
+    assert_eq!(language(Some("ar"), "de"), "ar");
+    assert_eq!(language(Some("fi"), "de-CH"), "de");
+    assert_eq!(language(None, "de"), "de");
+    assert_eq!(language(None, "fi"), "en");
+}
+
+#[test]
 fn the_quiet_week_says_so_and_nothing_else() {
     let rendered = render(&quiet(), "en");
     insta::assert_snapshot!("quiet_text", format!("{}\n\n{}", rendered.subject, rendered.text));
