@@ -227,14 +227,17 @@ CREATE TABLE digestd.relays (
     paused BOOLEAN NOT NULL DEFAULT FALSE,
     reason TEXT,
     note TEXT,
+    -- Failures in a row while closed, and openings in a row since the last success.
     failures INTEGER NOT NULL DEFAULT 0,
+    openings INTEGER NOT NULL DEFAULT 0,
     opened_at TIMESTAMPTZ,
     open_until TIMESTAMPTZ,
+    closed_at TIMESTAMPTZ,
     probe_owner UUID,
     probe_until TIMESTAMPTZ,
-    ramp INTEGER NOT NULL DEFAULT 0,
     rate_factor DOUBLE PRECISION NOT NULL DEFAULT 1,
     throttled_at TIMESTAMPTZ,
+    -- The token bucket of the pace, and the day's count.
     bucket DOUBLE PRECISION NOT NULL DEFAULT 0,
     bucket_at TIMESTAMPTZ,
     day_used BIGINT NOT NULL DEFAULT 0,

@@ -219,14 +219,17 @@ CREATE TABLE relays (
     paused INTEGER NOT NULL DEFAULT FALSE,
     reason TEXT,
     note TEXT,
+    -- Failures in a row while closed, and openings in a row since the last success.
     failures INTEGER NOT NULL DEFAULT 0,
+    openings INTEGER NOT NULL DEFAULT 0,
     opened_at INTEGER,
     open_until INTEGER,
+    closed_at INTEGER,
     probe_owner BLOB,
     probe_until INTEGER,
-    ramp INTEGER NOT NULL DEFAULT 0,
     rate_factor REAL NOT NULL DEFAULT 1,
     throttled_at INTEGER,
+    -- The token bucket of the pace, and the day's count.
     bucket REAL NOT NULL DEFAULT 0,
     bucket_at INTEGER,
     day_used BIGINT NOT NULL DEFAULT 0,

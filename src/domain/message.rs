@@ -99,6 +99,8 @@ pub enum MessageReason {
     Refused,
     /// Failed: the attempts are used up.
     TooManyAttempts,
+    /// Failed: its row or its bytes cannot be read.
+    Corrupt,
     /// Expired: older than the age limit.
     TooOld,
     /// Cancelled: by an operator.
@@ -107,7 +109,7 @@ pub enum MessageReason {
 
 impl MessageReason {
     /// Every reason.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::OptedOut,
         Self::Suppressed,
         Self::Duplicate,
@@ -116,6 +118,7 @@ impl MessageReason {
         Self::RenderFailed,
         Self::Refused,
         Self::TooManyAttempts,
+        Self::Corrupt,
         Self::TooOld,
         Self::Operator,
     ];
@@ -131,6 +134,7 @@ impl MessageReason {
             Self::RenderFailed => "render_failed",
             Self::Refused => "refused",
             Self::TooManyAttempts => "too_many_attempts",
+            Self::Corrupt => "corrupt",
             Self::TooOld => "too_old",
             Self::Operator => "operator",
         }
@@ -194,6 +198,16 @@ pub struct Draft {
     pub uid: MessageUid,
     /// What to do with it.
     pub content: DraftContent,
+}
+
+impl Draft {
+    /// The bytes that it will hold in the outbox.
+    pub fn size(&self) -> usize {
+        match &self.content {
+            DraftContent::Message { bytes, .. } => bytes.len(),
+            DraftContent::Final(..) => 0,
+        }
+    }
 }
 
 /// What a draft holds.

@@ -110,3 +110,21 @@ pub enum HandOver {
         error: String,
     },
 }
+
+impl HandOver {
+    /// The step that the outcome is about.
+    pub const fn phase(&self) -> Phase {
+        match self {
+            Self::Accepted(_) | Self::Unknown { .. } => Phase::Dot,
+            Self::Refused { phase, .. } | Self::Broken { phase, .. } => *phase,
+        }
+    }
+
+    /// What was said, for the ledger; may hold addresses, so it is not for logs.
+    pub fn note(&self) -> String {
+        match self {
+            Self::Accepted(reply) | Self::Refused { reply, .. } => reply.to_string(),
+            Self::Broken { error, .. } | Self::Unknown { error } => error.clone(),
+        }
+    }
+}

@@ -9,7 +9,7 @@ use super::week::WeekKey;
 use super::zone::Zone;
 
 /// A weekly moment in a zone: “Monday 08:00 Europe/Berlin”.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct WeeklySchedule {
     /// The day of the week.
     pub weekday: Weekday,

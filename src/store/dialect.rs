@@ -7,6 +7,7 @@
 //! | `{now}` | the given now (always `$1`), else the database's clock at this very moment |
 //! | `{epoch}` | 1970-01-01T00:00:00Z |
 //! | `{ms}` | after an integer: that many milliseconds, to add to a time |
+//! | `{span}…{end}` | a difference of two times, in milliseconds |
 //! | `{each}` | the function that turns a JSON array into rows with a column `value` |
 //! | `{for_update_o}` | locks the rows of the table called `o`, in their order |
 //! | `{skip_locked}` | locks the rows read, passing over those that somebody else has locked |
@@ -27,19 +28,23 @@ pub(super) enum Dialect<'a> {
 
 /// `{now}` is read at the moment it is needed and not at the transaction's start, because a
 /// statement may have waited long for a lock.
-const POSTGRES: [(&str, &str); 6] = [
+const POSTGRES: [(&str, &str); 8] = [
     ("{now}", "COALESCE($1, clock_timestamp())"),
     ("{epoch}", "TIMESTAMPTZ 'epoch'"),
     ("{ms}", " * INTERVAL '1 millisecond'"),
+    ("{span}", "(1000 * EXTRACT(EPOCH FROM ("),
+    ("{end}", ")))"),
     ("{each}", "jsonb_array_elements"),
     ("{for_update_o}", "FOR UPDATE OF o"),
     ("{skip_locked}", "FOR UPDATE SKIP LOCKED"),
 ];
 
-const SQLITE: [(&str, &str); 6] = [
+const SQLITE: [(&str, &str); 8] = [
     ("{now}", "COALESCE($1, CAST(unixepoch('subsec') * 1000 AS INTEGER))"),
     ("{epoch}", "0"),
     ("{ms}", ""),
+    ("{span}", "("),
+    ("{end}", ")"),
     ("{each}", "json_each"),
     ("{for_update_o}", ""),
     ("{skip_locked}", ""),

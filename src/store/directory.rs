@@ -1,7 +1,5 @@
 //! The built-in directory: orgs, their admins, and what happened in them.
 
-use std::collections::BTreeMap;
-
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 use sqlx::types::Json;
@@ -127,6 +125,11 @@ const CANDIDATES: &str = "
     ORDER BY o.id
     LIMIT $4";
 
+const SCHEDULE: &str = "
+    SELECT o.timezone, o.weekday, o.local_time
+    FROM digestd.orgs AS o
+    WHERE o.id = $1 AND o.active";
+
 const ORGS: &str = "
     SELECT o.id, o.name, o.timezone, o.locale
     FROM digestd.orgs AS o
@@ -207,6 +210,17 @@ impl Store {
                 opted_in_at: opted_in_at.map(|at| at.0),
             })
             .collect())
+    }
+
+    /// An active org's zone, and its own weekday and time where it has them; unchecked.
+    pub async fn org_schedule(
+        &self,
+        org: &str,
+    ) -> Result<Option<(String, Option<String>, Option<String>)>, StoreError> {
+        run!(self, read, db => {
+            sqlx::query_as(self.sql(SCHEDULE)).bind(org).fetch_optional(db).await
+        })
+        .map_err(StoreError::doing("reading an org's schedule"))
     }
 
     /// The active ones among these orgs.
@@ -290,17 +304,12 @@ impl Store {
             .collect())
     }
 
-    /// Who of these orgs is an active, opted-in admin right now, by org.
-    pub async fn members(&self, orgs: &[&str]) -> Result<BTreeMap<String, Vec<String>>, StoreError> {
-        let rows: Vec<(String, String)> = run!(self, read, db => {
+    /// Who of these orgs is an active, opted-in admin right now: pairs of org and admin.
+    pub async fn members(&self, orgs: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+        run!(self, read, db => {
             sqlx::query_as(self.sql(MEMBERS)).bind(Json(org_keys(orgs))).fetch_all(db).await
         })
-        .map_err(StoreError::doing("reading members"))?;
-        let mut by_org: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (org, user) in rows {
-            by_org.entry(org).or_default().push(user);
-        }
-        Ok(by_org)
+        .map_err(StoreError::doing("reading members"))
     }
 }
 

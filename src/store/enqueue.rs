@@ -13,6 +13,7 @@ use crate::domain::message::{Draft, DraftContent, MessageState};
 use crate::domain::send::Claim;
 use crate::domain::token::SubscriptionRef;
 use crate::domain::week::SendKey;
+use crate::faults::{self, Point};
 
 /// One claim with its messages, ready to be enqueued.
 #[derive(Debug)]
@@ -58,15 +59,32 @@ const INSERT_MESSAGES: &str = "
         u.value->>'mailbox',
         u.value->>'uid',
         u.value->>'fingerprint',
-        u.value->>'state',
-        u.value->>'reason',
+        CASE WHEN u.value->>'state' = 'pending' AND u.stop IS NOT NULL THEN 'suppressed' ELSE u.value->>'state' END,
+        u.stop,
         CAST(u.value->>'resend' AS INTEGER) <> 0,
         {now},
         {now} + $3{ms},
         {now},
-        CASE WHEN u.value->>'state' = 'pending' THEN NULL ELSE {now} END
-    FROM {each}($2) AS u
-    WHERE TRUE
+        CASE WHEN u.value->>'state' = 'pending' AND u.stop IS NULL THEN NULL ELSE {now} END
+    FROM (
+        SELECT
+            e.value,
+            -- Opt-outs are read here and again by the marker, so that one in between counts too.
+            CASE
+                WHEN e.value->>'state' <> 'pending' THEN e.value->>'reason'
+                WHEN EXISTS (
+                    SELECT 1
+                    FROM digestd.opt_outs AS p
+                    WHERE p.address = e.value->>'address' AND p.org_id IN ('', e.value->>'org')
+                ) THEN 'opted_out'
+                WHEN EXISTS (
+                    SELECT 1
+                    FROM digestd.suppressions AS p
+                    WHERE p.address = e.value->>'address' AND p.suppressed
+                ) THEN 'suppressed'
+            END AS stop
+        FROM {each}($2) AS e
+    ) AS u
     RETURNING id, uid";
 
 /// Sorted, because a resend and the week's own send may name the same admins at the same time.
@@ -161,6 +179,7 @@ impl Store {
                         .bind(bytes)
                         .execute(&mut *tx)
                         .await?;
+                    faults::point(Point::BeforeEnqueueCommit);
                     tx.commit().await?;
                     Ok(enqueued)
                 }
@@ -174,6 +193,7 @@ impl Store {
                             .execute(&mut *tx)
                             .await?;
                     }
+                    faults::point(Point::BeforeEnqueueCommit);
                     tx.commit().await?;
                     Ok(enqueued)
                 }

@@ -71,7 +71,7 @@ impl StoreError {
     }
 
     /// Names the column that holds an unknown value.
-    pub(super) fn inconsistent(table: &'static str, column: &'static str, id: impl ToString) -> Self {
+    pub(crate) fn inconsistent(table: &'static str, column: &'static str, id: impl ToString) -> Self {
         Self::Inconsistent { table, column, id: id.to_string() }
     }
 

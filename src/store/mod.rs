@@ -23,6 +23,7 @@ pub mod import;
 pub mod migrate;
 pub mod opt_outs;
 pub mod outbox;
+pub mod relays;
 pub mod replicas;
 pub mod sends;
 pub mod slots;

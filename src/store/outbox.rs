@@ -25,6 +25,15 @@ pub struct LeaseTerms {
     pub max_attempts: u32,
 }
 
+/// What a lease statement gave.
+#[derive(Debug, Default)]
+pub struct LeasedBatch {
+    /// Messages to hand over, by id.
+    pub messages: Vec<Leased>,
+    /// Rows that cannot be read, so that one of them does not stop the others.
+    pub broken: Vec<(Fence, StoreError)>,
+}
+
 /// What a marker write found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marked {
@@ -156,8 +165,7 @@ const REMEMBER: &str = "
         u.value->>'phase',
         u.value->>'state',
         u.value->>'note'
-    FROM {each}($2) AS u
-    WHERE u.value->>'state' <> 'accepted'";
+    FROM {each}($2) AS u";
 
 /// Takes leases back without a trace: the message was not tried.
 const GIVE_BACK: &str = "
@@ -221,9 +229,30 @@ struct FinishedRow<'a> {
     note: String,
 }
 
+/// Records results in a transaction, and keeps for the ledger those that did not end in an acceptance.
+macro_rules! record_rows {
+    ($store:expr, $tx:ident, $rows:expr, $replica:expr) => {{
+        let ids: Vec<i64> = sqlx::query_scalar($store.sql(RECORD))
+            .bind($store.given())
+            .bind(Json($rows))
+            .fetch_all(&mut *$tx)
+            .await?;
+        let kept = not_accepted($rows, &ids);
+        if !kept.is_empty() {
+            sqlx::query($store.sql(REMEMBER))
+                .bind($store.given())
+                .bind(Json(&kept))
+                .bind($replica)
+                .execute(&mut *$tx)
+                .await?;
+        }
+        ids
+    }};
+}
+
 impl Store {
     /// Leases up to `limit` messages whose time has come, oldest first.
-    pub async fn lease_messages(&self, limit: u32, terms: LeaseTerms) -> Result<Vec<Leased>, StoreError> {
+    pub async fn lease_messages(&self, limit: u32, terms: LeaseTerms) -> Result<LeasedBatch, StoreError> {
         // Local trust is counted from before the statement, so that it ends before the lease does.
         let asked_at = Instant::now();
         let rows: Vec<LeasedRow> = run!(self, write, db => {
@@ -241,7 +270,15 @@ impl Store {
         let mut rows: Vec<LeasedRow> = rows.into_iter().filter(|row| row.2 == leased).collect();
         // RETURNING promises no order.
         rows.sort_by_key(|row| row.0);
-        rows.into_iter().map(|row| leased_message(row, asked_at + terms.lease)).collect()
+        let mut batch = LeasedBatch::default();
+        for row in rows {
+            let fence = Fence { id: MessageId(row.0), token: Token(row.1) };
+            match leased_message(row, asked_at + terms.lease) {
+                Ok(message) => batch.messages.push(message),
+                Err(error) => batch.broken.push((fence, error)),
+            }
+        }
+        Ok(batch)
     }
 
     /// Sets the marker on leases. Whoever is missing in the answer has been superseded. `hand_over` is how
@@ -260,13 +297,7 @@ impl Store {
                 .await
         })
         .map_err(StoreError::doing("setting markers"))?;
-        rows.into_iter()
-            .map(|(id, state)| match MessageState::parse(&state) {
-                Some(MessageState::Sending) => Ok((MessageId(id), Marked::Sending)),
-                Some(MessageState::Suppressed) => Ok((MessageId(id), Marked::Suppressed)),
-                _ => Err(StoreError::inconsistent("outbox", "state", id)),
-            })
-            .collect()
+        rows.into_iter().map(marked_row).collect()
     }
 
     /// Records results under their fences. Returns those recorded; whoever is missing has been
@@ -297,29 +328,43 @@ impl Store {
         replica: Uuid,
     ) -> Result<Vec<i64>, sqlx::Error> {
         let store = self.clone();
-        uncancelled(async move {
+        uncancelled(async move { transact!(&store, tx => { Ok(record_rows!(&store, tx, &rows, replica)) }) })
+            .await
+    }
+
+    /// Records results and then sets markers, in one commit: a marker never lands before the results
+    /// that came before it. Running it again after a lost answer is safe; markers then are missing.
+    pub async fn record_and_mark(
+        &self,
+        results: &[Finished],
+        fences: &[Fence],
+        replica: ReplicaId,
+        hand_over: Duration,
+    ) -> Result<Vec<(MessageId, Marked)>, StoreError> {
+        if fences.is_empty() {
+            return self.record_results(results, replica).await.map(|_| Vec::new());
+        }
+        if results.is_empty() {
+            return self.mark_messages(fences, hand_over).await;
+        }
+        let rows: Vec<FinishedRow<'_>> = results.iter().map(finished_row).collect();
+        let rows = serde_json::to_value(&rows).unwrap_or_default();
+        let fences = serde_json::to_value(fence_rows(fences)).unwrap_or_default();
+        let store = self.clone();
+        let marked: Vec<(i64, String)> = uncancelled(async move {
             transact!(&store, tx => {
-                let ids: Vec<i64> = sqlx::query_scalar(store.sql(RECORD))
+                record_rows!(&store, tx, &rows, replica.0);
+                sqlx::query_as(store.sql(MARK))
                     .bind(store.given())
-                    .bind(Json(&rows))
+                    .bind(Json(&fences))
+                    .bind(millis(hand_over))
                     .fetch_all(&mut *tx)
-                    .await?;
-                let kept: Vec<&serde_json::Value> = rows
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter(|row| row["id"].as_i64().is_some_and(|id| ids.contains(&id)))
-                    .collect();
-                sqlx::query(store.sql(REMEMBER))
-                    .bind(store.given())
-                    .bind(Json(&kept))
-                    .bind(replica)
-                    .execute(&mut *tx)
-                    .await?;
-                Ok(ids)
+                    .await
             })
         })
         .await
+        .map_err(StoreError::doing("recording results and setting markers"))?;
+        marked.into_iter().map(marked_row).collect()
     }
 
     /// Gives leases back, not to be tried before `delay`; takes a marker back whose body never left.
@@ -345,6 +390,23 @@ impl Store {
         let uncertain = states.iter().filter(|s| *s == MessageState::Uncertain.as_str()).count();
         let count = |n: usize| u64::try_from(n).unwrap_or(u64::MAX);
         Ok(Swept { returned: count(states.len() - uncertain), uncertain: count(uncertain) })
+    }
+}
+
+fn not_accepted<'a>(rows: &'a serde_json::Value, recorded: &[i64]) -> Vec<&'a serde_json::Value> {
+    rows.as_array()
+        .into_iter()
+        .flatten()
+        .filter(|row| row["state"] != MessageState::Accepted.as_str())
+        .filter(|row| row["id"].as_i64().is_some_and(|id| recorded.contains(&id)))
+        .collect()
+}
+
+fn marked_row((id, state): (i64, String)) -> Result<(MessageId, Marked), StoreError> {
+    match MessageState::parse(&state) {
+        Some(MessageState::Sending) => Ok((MessageId(id), Marked::Sending)),
+        Some(MessageState::Suppressed) => Ok((MessageId(id), Marked::Suppressed)),
+        _ => Err(StoreError::inconsistent("outbox", "state", id)),
     }
 }
 

@@ -28,6 +28,19 @@ pub struct ClaimTerms {
     pub give_up: TimeDelta,
 }
 
+/// The end of a claim without messages.
+#[derive(Debug)]
+pub struct Ending {
+    /// The claim, spent by this.
+    pub claim: Claim,
+    /// `Skipped` or `Failed`.
+    pub state: SendState,
+    /// Why.
+    pub reason: SendReason,
+    /// The error, for the ledger.
+    pub detail: Option<String>,
+}
+
 #[derive(Serialize)]
 struct DueRow<'a> {
     org: &'a str,
@@ -123,9 +136,16 @@ const POSTPONE: &str = "
     RETURNING id";
 
 const FINISH: &str = "
-    UPDATE digestd.sends
-    SET state = $4, reason = $5, detail = $6, settled_at = {now}, lease_until = NULL
-    WHERE id = $2 AND epoch = $3 AND state = 'claimed'
+    UPDATE digestd.sends AS s
+    SET state = u.value->>'state',
+        reason = u.value->>'reason',
+        detail = u.value->>'detail',
+        settled_at = {now},
+        lease_until = NULL
+    FROM {each}($2) AS u
+    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
+      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
+      AND s.state = 'claimed'
     RETURNING id";
 
 const EVENT: &str = "
@@ -318,27 +338,31 @@ impl Store {
         moved.map_err(StoreError::doing("giving back a claim"))
     }
 
-    /// Ends a claim without messages. False: superseded.
-    pub async fn finish(
-        &self,
-        claim: Claim,
-        state: SendState,
-        reason: SendReason,
-        detail: Option<&str>,
-    ) -> Result<bool, StoreError> {
-        let moved: Option<i64> = run!(self, write, db => {
-            sqlx::query_scalar(self.sql(FINISH))
-                .bind(self.given())
-                .bind(claim.send.0)
-                .bind(claim.epoch.0)
-                .bind(state.as_str())
-                .bind(reason.as_str())
-                .bind(detail.map(cut))
-                .fetch_optional(db)
-                .await
+    /// Ends claims without messages. Returns those that ended; whoever is missing was superseded.
+    pub async fn finish(&self, endings: Vec<Ending>) -> Result<Vec<SendId>, StoreError> {
+        #[derive(Serialize)]
+        struct Row {
+            id: i64,
+            epoch: i64,
+            state: &'static str,
+            reason: &'static str,
+            detail: Option<String>,
+        }
+        let rows: Vec<Row> = endings
+            .into_iter()
+            .map(|ending| Row {
+                id: ending.claim.send.0,
+                epoch: ending.claim.epoch.0,
+                state: ending.state.as_str(),
+                reason: ending.reason.as_str(),
+                detail: ending.detail.as_deref().map(cut),
+            })
+            .collect();
+        let ids: Vec<i64> = run!(self, write, db => {
+            sqlx::query_scalar(self.sql(FINISH)).bind(self.given()).bind(Json(&rows)).fetch_all(db).await
         })
-        .map_err(StoreError::doing("ending a claim"))?;
-        Ok(moved.is_some())
+        .map_err(StoreError::doing("ending claims"))?;
+        Ok(ids.into_iter().map(SendId).collect())
     }
 }
 

@@ -26,6 +26,7 @@ pub struct OpenSlot {
 
 #[derive(Serialize)]
 struct SlotRow<'a> {
+    place: usize,
     zone: &'a str,
     weekday: String,
     time: String,
@@ -45,6 +46,15 @@ const REMEMBER: &str = "
     WHERE TRUE
     ORDER BY 1, 2, 3, 4
     ON CONFLICT (timezone, weekday, local_time, week_key) DO NOTHING";
+
+const STORED: &str = "
+    SELECT CAST(u.value->>'place' AS BIGINT), s.slot_at
+    FROM digestd.slots AS s
+    JOIN {each}($1) AS u
+      ON s.timezone = u.value->>'zone'
+     AND s.weekday = u.value->>'weekday'
+     AND s.local_time = u.value->>'time'
+     AND s.week_key = u.value->>'week'";
 
 const OPEN: &str = "
     SELECT timezone, weekday, local_time, week_key, slot_at
@@ -69,11 +79,17 @@ const INSTALLED: &str = "
     FROM digestd.installation";
 
 impl Store {
-    /// Remembers slots with their instants; whoever was first decides the instant.
-    pub async fn remember_slots(&self, slots: &[(WeeklySchedule, Slot)]) -> Result<(), StoreError> {
+    /// Remembers slots with their instants, and returns the instants as stored, in the same order:
+    /// whoever was first decides.
+    pub async fn remember_slots(
+        &self,
+        slots: &[(WeeklySchedule, Slot)],
+    ) -> Result<Vec<DateTime<Utc>>, StoreError> {
         let rows: Vec<SlotRow<'_>> = slots
             .iter()
-            .map(|(schedule, slot)| SlotRow {
+            .enumerate()
+            .map(|(place, (schedule, slot))| SlotRow {
+                place,
                 zone: schedule.zone.name(),
                 weekday: weekday_name(schedule.weekday),
                 time: time_name(schedule.time),
@@ -84,7 +100,18 @@ impl Store {
         run!(self, write, db => {
             sqlx::query(self.sql(REMEMBER)).bind(Json(&rows)).execute(db).await.map(drop)
         })
-        .map_err(StoreError::doing("remembering slots"))
+        .map_err(StoreError::doing("remembering slots"))?;
+        let stored: Vec<(i64, At)> = run!(self, write, db => {
+            sqlx::query_as(self.sql(STORED)).bind(Json(&rows)).fetch_all(db).await
+        })
+        .map_err(StoreError::doing("reading slots back"))?;
+        let mut instants: Vec<DateTime<Utc>> = slots.iter().map(|(_, slot)| slot.at).collect();
+        for (place, at) in stored {
+            if let Some(instant) = usize::try_from(place).ok().and_then(|place| instants.get_mut(place)) {
+                *instant = at.0;
+            }
+        }
+        Ok(instants)
     }
 
     /// The slots that are open and not swept: all that an idle tick looks at.
@@ -110,7 +137,9 @@ impl Store {
     pub async fn mark_swept(&self, slots: &[OpenSlot]) -> Result<(), StoreError> {
         let rows: Vec<SlotRow<'_>> = slots
             .iter()
-            .map(|slot| SlotRow {
+            .enumerate()
+            .map(|(place, slot)| SlotRow {
+                place,
                 zone: &slot.timezone,
                 weekday: slot.weekday.clone(),
                 time: slot.local_time.clone(),
