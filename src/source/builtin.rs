@@ -1,0 +1,196 @@
+//! The built-in directory as a source.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use chrono::{NaiveTime, Weekday};
+use serde_json::Value;
+
+use super::{Gathered, Question, SourceError};
+use crate::domain::address::Address;
+use crate::domain::candidate::Candidate;
+use crate::domain::digest::{
+    Amount, BrokenAddress, DigestInput, Figure, Recipient, Row, Rows, Section, SectionBody,
+};
+use crate::domain::ids::{OrgId, UserId};
+use crate::domain::schedule::{WeeklySchedule, parse_time, parse_weekday};
+use crate::domain::zone::{Zone, ZoneError};
+use crate::store::directory::{AdminRow, FigureRow, ItemRow, OrgRow, Spans};
+use crate::store::{Store, StoreError};
+
+/// How many items a digest lists; the mail says how many more there are.
+const ITEMS_SHOWN: u32 = 10;
+/// The longest part of a broken address that is kept, in characters.
+const BROKEN_CHARS: usize = 100;
+
+/// The built-in tables with the configured schedule for orgs that have none of their own.
+#[derive(Debug, Clone)]
+pub struct BuiltIn {
+    store: Store,
+    weekday: Weekday,
+    time: NaiveTime,
+}
+
+impl BuiltIn {
+    /// Reads from `store`; orgs without a weekday or time of their own have these.
+    pub fn new(store: Store, weekday: Weekday, time: NaiveTime) -> Self {
+        Self { store, weekday, time }
+    }
+
+    pub(super) async fn candidates(
+        &self,
+        after: Option<&OrgId>,
+        zones: Option<&[String]>,
+        limit: u32,
+    ) -> Result<Vec<Candidate>, SourceError> {
+        let rows = self.store.candidates_page(after.map_or("", OrgId::as_str), zones, limit).await?;
+        rows.into_iter()
+            .map(|row| {
+                Ok(Candidate {
+                    schedule: self.schedule_of(
+                        &row.timezone,
+                        row.weekday.as_deref(),
+                        row.local_time.as_deref(),
+                    ),
+                    org: org_id(&row.org)?,
+                    created_at: row.created_at,
+                    opted_in_at: row.opted_in_at,
+                })
+            })
+            .collect()
+    }
+
+    pub(super) async fn schedule(
+        &self,
+        org: &OrgId,
+    ) -> Result<Option<Result<WeeklySchedule, ZoneError>>, SourceError> {
+        let row = self.store.org_schedule(org.as_str()).await?;
+        Ok(row.map(|(zone, weekday, time)| self.schedule_of(&zone, weekday.as_deref(), time.as_deref())))
+    }
+
+    pub(super) async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {
+        let mut distinct: Vec<&str> = orgs.iter().map(|org| org.as_str()).collect();
+        distinct.sort_unstable();
+        distinct.dedup();
+        let rows = self.store.members(&distinct).await?;
+        rows.into_iter().map(|(org, user)| Ok((org_id(&org)?, user_id(&user)?))).collect()
+    }
+
+    /// A weekday or time that cannot be read falls back to the configured one: the digest still
+    /// comes once a week, and `import` refuses such values in the first place.
+    fn schedule_of(
+        &self,
+        zone: &str,
+        weekday: Option<&str>,
+        time: Option<&str>,
+    ) -> Result<WeeklySchedule, ZoneError> {
+        let weekday = weekday.and_then(|text| parse_weekday(text).ok()).unwrap_or(self.weekday);
+        let time = time.and_then(|text| parse_time(text).ok()).unwrap_or(self.time);
+        Zone::parse(zone).map(|zone| WeeklySchedule { weekday, time, zone })
+    }
+
+    pub(super) async fn gather(
+        &self,
+        question: &Question<'_>,
+    ) -> Result<BTreeMap<OrgId, Gathered>, SourceError> {
+        let orgs: Vec<&str> = question.orgs.iter().map(OrgId::as_str).collect();
+        let spans = Spans {
+            previous_from: question.period.previous().start,
+            from: question.period.start,
+            to: question.period.end,
+        };
+        let rows = self.store.org_rows(&orgs).await?;
+        let mut admins = by_org(self.store.admin_rows(&orgs).await?, |row| &row.org);
+        let mut figures = by_org(self.store.figure_rows(&orgs, spans).await?, |row| &row.org);
+        let mut items = by_org(self.store.item_rows(&orgs, spans, ITEMS_SHOWN).await?, |row| &row.org);
+        let mut gathered = BTreeMap::new();
+        for row in rows {
+            let org = org_id(&row.org)?;
+            let answer = match Zone::parse(&row.timezone) {
+                Err(error) => Gathered::BadZone(error),
+                Ok(_) => Gathered::Digest(Box::new(DigestInput {
+                    org: org.clone(),
+                    org_name: row.name.clone(),
+                    key: question.key,
+                    period: question.period.clone(),
+                    sections: vec![
+                        figures_section(figures.remove(&row.org).unwrap_or_default()),
+                        items_section(items.remove(&row.org).unwrap_or_default()),
+                    ],
+                    recipients: recipients(&row, admins.remove(&row.org).unwrap_or_default(), question)?,
+                })),
+            };
+            gathered.insert(org, answer);
+        }
+        Ok(gathered)
+    }
+}
+
+fn org_id(text: &str) -> Result<OrgId, StoreError> {
+    OrgId::parse(text).map_err(|_| StoreError::inconsistent("orgs", "id", text))
+}
+
+fn user_id(text: &str) -> Result<UserId, StoreError> {
+    UserId::parse(text).map_err(|_| StoreError::inconsistent("admins", "id", text))
+}
+
+fn by_org<T>(rows: Vec<T>, org: impl Fn(&T) -> &String) -> BTreeMap<String, Vec<T>> {
+    let mut map: BTreeMap<String, Vec<T>> = BTreeMap::new();
+    for row in rows {
+        map.entry(org(&row).clone()).or_default().push(row);
+    }
+    map
+}
+
+fn recipients(
+    org: &OrgRow,
+    admins: Vec<AdminRow>,
+    question: &Question<'_>,
+) -> Result<Vec<Recipient>, StoreError> {
+    admins
+        .into_iter()
+        .filter(|admin| admin.opted_in_at.is_none_or(|at| at <= question.slot_at))
+        .map(|admin| {
+            let address = Address::parse(&admin.email).map_err(|error| BrokenAddress {
+                raw: admin.email.trim().to_lowercase().chars().take(BROKEN_CHARS).collect(),
+                error,
+            });
+            Ok(Recipient {
+                user: user_id(&admin.user)?,
+                address,
+                name: admin.name,
+                locale: admin.locale.or_else(|| org.locale.clone()),
+            })
+        })
+        .collect()
+}
+
+fn figures_section(rows: Vec<FigureRow>) -> Section {
+    let count = |n: i64| Amount::count(u64::try_from(n).unwrap_or(0));
+    let figures = rows
+        .into_iter()
+        .map(|row| Figure { label: row.kind, value: count(row.current), previous: Some(count(row.previous)) })
+        .collect();
+    Section { name: "figures".to_owned(), title: "This week".to_owned(), body: SectionBody::Figures(figures) }
+}
+
+fn items_section(rows: Vec<ItemRow>) -> Section {
+    let total = rows.first().map_or(0, |row| u64::try_from(row.total).unwrap_or(0));
+    let shown = rows.into_iter().map(item_row).collect();
+    Section {
+        name: "items".to_owned(),
+        title: "Highlights".to_owned(),
+        body: SectionBody::Rows(Rows { shown, total }),
+    }
+}
+
+fn item_row(item: ItemRow) -> Row {
+    let mut row = Row::new();
+    row.insert("title".to_owned(), Value::String(item.title));
+    row.insert("when".to_owned(), Value::String(item.occurred_at.to_rfc3339()));
+    for (name, value) in [("url", item.url), ("actor", item.actor)] {
+        if let Some(value) = value {
+            row.insert(name.to_owned(), Value::String(value));
+        }
+    }
+    row
+}

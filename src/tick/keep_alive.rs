@@ -1,0 +1,49 @@
+//! Renewing claims while their work goes on.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::ids::{Epoch, SendId};
+use crate::domain::send::Claim;
+use crate::store::Store;
+
+/// Renews claims at a third of their lease until [`KeepAlive::end`].
+pub(super) struct KeepAlive {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+}
+
+impl KeepAlive {
+    pub fn start(store: &Store, claims: &[Claim], lease: TimeDelta) -> Self {
+        let held: Vec<(SendId, Epoch)> = claims.iter().map(|claim| (claim.send, claim.epoch)).collect();
+        let stop = CancellationToken::new();
+        let task = tokio::spawn(renew(store.clone(), held, lease, stop.clone()));
+        Self { stop, task }
+    }
+
+    /// Ends the renewing, letting a renewal under way finish.
+    pub async fn end(self) {
+        self.stop.cancel();
+        // The task ends by itself and cannot panic in a way that matters: claims merely expire.
+        let _ = self.task.await;
+    }
+}
+
+async fn renew(store: Store, mut held: Vec<(SendId, Epoch)>, lease: TimeDelta, stop: CancellationToken) {
+    let third = lease.to_std().unwrap_or(Duration::from_secs(1)) / 3;
+    while stop.run_until_cancelled(tokio::time::sleep(third)).await.is_some() {
+        match store.renew(&held, lease).await {
+            // What is missing is ended or superseded, and not to be renewed again.
+            Ok(left) => held.retain(|(send, _)| left.contains(send)),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "claims could not be renewed");
+            }
+        }
+        if held.is_empty() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! A sweep: every candidate is read, and every org that is due is claimed by somebody.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use tokio_util::sync::CancellationToken;
+
+use super::due::{Due, due_for};
+use super::{Tick, TickError, TickReport};
+use crate::domain::candidate::Candidate;
+use crate::domain::ids::{ClaimId, OrgId};
+use crate::domain::schedule::{Slot, WeeklySchedule};
+use crate::domain::send::{Claim, DueOrg};
+use crate::domain::week::WeekKey;
+use crate::domain::zone::Zone;
+use crate::faults::{self, Point};
+use crate::metrics::ClaimResult;
+use crate::progress::Pulse;
+use crate::store::slots::OpenSlot;
+
+/// How much a sweep reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Only the zones that have an open slot nobody has swept yet. Where there is none, the tick is
+    /// one cheap look.
+    OpenSlots,
+    /// Every candidate: finds new schedules, and orgs that became eligible inside their window.
+    Everything,
+}
+
+/// The instants of slots as the database has them: replicas of different versions may know different
+/// zone rules, and the first to store an instant decides.
+type StoredSlots = HashMap<(WeeklySchedule, WeekKey), DateTime<Utc>>;
+
+/// Candidates per page.
+const PAGE: u32 = 500;
+/// Pages that are held at once. Replicas visit them in different orders, so that they share the
+/// work instead of racing for the same page.
+const WINDOW: usize = 16;
+
+impl Tick {
+    /// One sweep, until its end or until told to stop. Slots are remembered as swept only if every
+    /// candidate was read and every batch of claims was answered.
+    pub async fn sweep(
+        &self,
+        scope: Scope,
+        pulse: &Pulse,
+        stop: &CancellationToken,
+    ) -> Result<TickReport, TickError> {
+        let open = self.store.open_slots(self.rules.catch_up).await?;
+        if scope == Scope::OpenSlots && open.is_empty() {
+            return Ok(TickReport::default());
+        }
+        let now = self.store.now().await?;
+        let zones: Option<Vec<String>> = (scope == Scope::OpenSlots).then(|| zones_of(&open));
+        let mut report = TickReport::default();
+        let mut stored = StoredSlots::new();
+        let mut after: Option<OrgId> = None;
+        loop {
+            let mut pages = Vec::new();
+            while pages.len() < WINDOW {
+                let page = self.source.candidates(after.as_ref(), zones.as_deref(), PAGE).await?;
+                after = page.last().map(|candidate| candidate.org.clone()).or(after);
+                pulse.touch();
+                let last = page.len() < PAGE as usize;
+                pages.push(page);
+                if last {
+                    break;
+                }
+            }
+            let complete = pages.last().is_none_or(|page| page.len() < PAGE as usize);
+            self.visit(pages, now, &mut stored, &mut report, pulse, stop).await?;
+            if stop.is_cancelled() {
+                return Ok(report);
+            }
+            if complete {
+                break;
+            }
+        }
+        self.store.mark_swept(&open).await?;
+        self.metrics.slots_swept(open.len());
+        Ok(report)
+    }
+
+    /// Works through a window of pages, beginning at a page that differs between replicas.
+    async fn visit(
+        &self,
+        mut pages: Vec<Vec<Candidate>>,
+        now: DateTime<Utc>,
+        stored: &mut StoredSlots,
+        report: &mut TickReport,
+        pulse: &Pulse,
+        stop: &CancellationToken,
+    ) -> Result<(), TickError> {
+        let turn = usize::try_from(self.terms.replica.0.as_u128() % WINDOW as u128).unwrap_or(0);
+        let pages_held = pages.len().max(1);
+        pages.rotate_left(turn % pages_held);
+        for page in pages {
+            report.candidates += page.len() as u64;
+            for batch in self.due_batches(&page, now, stored).await? {
+                if stop.is_cancelled() {
+                    return Ok(());
+                }
+                report.add(self.claim_and_work(batch).await?);
+                pulse.touch();
+            }
+        }
+        Ok(())
+    }
+
+    /// The orgs of a page that are due and have no send yet, in batches for claiming.
+    async fn due_batches(
+        &self,
+        page: &[Candidate],
+        now: DateTime<Utc>,
+        stored: &mut StoredSlots,
+    ) -> Result<Vec<Vec<DueOrg>>, TickError> {
+        self.remember_slots(page, now, stored).await?;
+        let due: Vec<DueOrg> =
+            page.iter().filter_map(|candidate| self.due_org(candidate, now, stored)).collect();
+        if due.is_empty() {
+            return Ok(Vec::new());
+        }
+        let due = self.store.without_send(due).await?;
+        Ok(due.chunks(self.limits.claim_batch.max(1) as usize).map(<[DueOrg]>::to_vec).collect())
+    }
+
+    /// Remembers the newest and the next slot of every schedule not seen in this sweep, and keeps the
+    /// instants as stored.
+    async fn remember_slots(
+        &self,
+        page: &[Candidate],
+        now: DateTime<Utc>,
+        stored: &mut StoredSlots,
+    ) -> Result<(), TickError> {
+        let mut slots: Vec<(WeeklySchedule, Slot)> = Vec::new();
+        for schedule in page.iter().filter_map(|candidate| candidate.schedule.as_ref().ok()) {
+            let latest = schedule.latest_slot(now);
+            if stored.contains_key(&(schedule.clone(), latest.week)) {
+                continue;
+            }
+            for slot in [latest, schedule.slot_in(latest.week.next())] {
+                stored.insert((schedule.clone(), slot.week), slot.at);
+                slots.push((schedule.clone(), slot));
+            }
+        }
+        if slots.is_empty() {
+            return Ok(());
+        }
+        let instants = self.store.remember_slots(&slots).await?;
+        for ((schedule, slot), at) in slots.into_iter().zip(instants) {
+            stored.insert((schedule, slot.week), at);
+        }
+        Ok(())
+    }
+
+    fn due_org(&self, candidate: &Candidate, now: DateTime<Utc>, stored: &StoredSlots) -> Option<DueOrg> {
+        // The org's week is accounted for where its zone is none, too: it is claimed by the configured
+        // schedule in UTC, and gathering then fails it for its zone.
+        let fallback = || WeeklySchedule { zone: Zone::utc(), ..self.fallback.clone() };
+        let schedule = candidate.schedule.clone().unwrap_or_else(|_| fallback());
+        let computed = schedule.latest_slot(now);
+        let as_stored = |slot: Slot| Slot {
+            at: stored.get(&(schedule.clone(), slot.week)).copied().unwrap_or(slot.at),
+            ..slot
+        };
+        let next = as_stored(schedule.slot_in(computed.week.next()));
+        let slot = if next.at <= now { next } else { as_stored(computed) };
+        let candidate = Candidate { schedule: Ok(schedule), ..candidate.clone() };
+        match due_for(&candidate, slot, now, &self.rules) {
+            Due::Yes(due) => Some(due),
+            Due::NotOpen | Due::TooNew { .. } | Due::BadZone => None,
+        }
+    }
+
+    async fn claim_and_work(&self, due: Vec<DueOrg>) -> Result<TickReport, TickError> {
+        let id = ClaimId::random();
+        let claims: Vec<Claim> = match self.store.claim(&due, id, self.terms).await {
+            Ok(claims) => claims,
+            // The answer may be lost and the claims ours: the same statement with the same identity tells.
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a claim's answer was lost; asking again"
+                );
+                self.store.claim(&due, id, self.terms).await?
+            }
+        };
+        faults::point(Point::AfterClaim);
+        let lost = due.len() - claims.len();
+        self.metrics.claims(ClaimResult::Won, claims.len());
+        self.metrics.claims(ClaimResult::Lost, lost);
+        let mut report = TickReport { won: claims.len() as u64, lost: lost as u64, ..TickReport::default() };
+        report.add(self.work(claims).await);
+        Ok(report)
+    }
+}
+
+fn zones_of(open: &[OpenSlot]) -> Vec<String> {
+    let mut zones: Vec<String> = open.iter().map(|slot| slot.timezone.clone()).collect();
+    zones.sort();
+    zones.dedup();
+    zones
+}
