@@ -1,9 +1,310 @@
 //! From the outbox to the relay.
 //!
-//! The pure part: [`classify`] says what a hand-over means, by the table in [`rules`] and the
-//! overrides in [`providers`]; [`streak`] tells a refusal of ours from a refusal of theirs.
+//! One leaser per replica feeds the connections through a short queue. A connection takes a message,
+//! hands it over ([`attempt`]), and tells the [`journal`]. Whatever a dead replica has left behind is
+//! settled by [`Deliver::sweep`] on any other.
 
+pub mod attempt;
 pub mod classify;
+pub mod gate;
+pub mod journal;
 pub mod providers;
 pub mod rules;
 pub mod streak;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use tokio::sync::{Mutex, mpsc};
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::address::Address;
+use crate::domain::message::{Disposition, Fence, Finished, Leased, MessageReason};
+use crate::domain::retry::RetryPolicy;
+use crate::faults::{self, Point};
+use crate::guard::Guard;
+use crate::mail::transport::{Connection, Transport};
+use crate::metrics::Metrics;
+use crate::progress::{Progress, Pulse};
+use crate::source::Source;
+use crate::store::outbox::{LeaseTerms, Swept};
+use crate::store::{Store, StoreError};
+use attempt::Attempt;
+use classify::RelayEffect;
+use gate::Gate;
+use journal::Journal;
+use providers::Overrides;
+
+/// Everything that delivery needs, the same for every connection of a replica.
+#[derive(Debug)]
+pub struct Deliver {
+    /// The outbox.
+    pub store: Store,
+    /// Who is an admin right now.
+    pub source: Source,
+    /// The relay, or a folder.
+    pub transport: Transport,
+    /// The envelope sender.
+    pub from: Address,
+    /// Fingerprints across sends and installations.
+    pub guard: Guard,
+    /// The relay's state, shared by all replicas.
+    pub gate: Gate,
+    /// Markers and results.
+    pub journal: Journal,
+    /// How messages are leased.
+    pub terms: LeaseTerms,
+    /// When a message is tried again.
+    pub policy: RetryPolicy,
+    /// What a provider means by its replies.
+    pub overrides: Overrides,
+    /// Connections of this replica.
+    pub connections: usize,
+    /// How often an empty outbox is looked at.
+    pub poll: Duration,
+    /// What is counted.
+    pub metrics: Metrics,
+}
+
+/// Messages leased beyond the free connections, so that none waits for a round trip to the database.
+/// Short, because what waits here is not seen by other replicas.
+const LOOK_AHEAD_PER_CONNECTION: usize = 2;
+/// The longest time between two signs of life of a loop that is well, waits for the relay aside.
+const LONGEST_STEP: Duration = Duration::from_mins(5);
+/// Expired leases that one sweep settles at most.
+const SWEEP_BATCH: u32 = 500;
+/// The wait after the guard or the source could not be asked.
+const HELD_BACK: TimeDelta = TimeDelta::seconds(30);
+/// The wait of a message whose connection could not be made; the breaker waits longer.
+const NO_CONNECTION: TimeDelta = TimeDelta::seconds(10);
+
+/// Delivers until told to stop: `soft` takes no new leases, `hard` gives up waiting for replies.
+pub async fn run(
+    deliver: Arc<Deliver>,
+    progress: Progress,
+    soft: CancellationToken,
+    hard: CancellationToken,
+) {
+    let leasing = progress.watch("lease", deliver.transport.hand_over_limit() + LONGEST_STEP);
+    let sweeping = progress.watch("sweep", LONGEST_STEP);
+    let (feed, queue) = mpsc::channel(deliver.connections * (1 + LOOK_AHEAD_PER_CONNECTION));
+    let queue = Arc::new(Mutex::new(queue));
+    let mut connections = tokio::task::JoinSet::new();
+    for place in 0..deliver.connections {
+        let (deliver, queue, hard) = (Arc::clone(&deliver), Arc::clone(&queue), hard.clone());
+        let soft = soft.clone();
+        connections.spawn(async move {
+            // After a hard stop the marker tells what was under way; whoever sweeps makes it uncertain.
+            hard.run_until_cancelled(deliver.serve(place, &queue, &soft)).await;
+        });
+    }
+    tokio::join!(lease_loop(&deliver, feed, &leasing, &soft), sweep_loop(&deliver, &sweeping, &soft));
+    while connections.join_next().await.is_some() {}
+}
+
+async fn lease_loop(deliver: &Deliver, feed: mpsc::Sender<Leased>, pulse: &Pulse, stop: &CancellationToken) {
+    let mut failures = 0;
+    while !stop.is_cancelled() {
+        // Waiting for a free place, and not leasing beyond it.
+        let Some(Ok(place)) = stop.run_until_cancelled(feed.reserve()).await else { return };
+        drop(place);
+        let wait = match deliver.lease(feed.capacity()).await {
+            Ok(leased) => {
+                failures = 0;
+                let empty = leased.is_empty();
+                for message in leased {
+                    // The places were counted above and this loop alone fills them.
+                    if feed.send(message).await.is_err() {
+                        return;
+                    }
+                }
+                if empty { deliver.poll } else { Duration::ZERO }
+            }
+            Err(error) => {
+                failures += 1;
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    failures,
+                    "messages could not be leased"
+                );
+                deliver.poll * 2_u32.saturating_pow(failures.min(6))
+            }
+        };
+        pulse.touch();
+        if !wait.is_zero() {
+            stop.run_until_cancelled(tokio::time::sleep(wait)).await;
+        }
+    }
+}
+
+async fn sweep_loop(deliver: &Deliver, pulse: &Pulse, stop: &CancellationToken) {
+    let third = deliver.terms.lease / 3;
+    while stop.run_until_cancelled(tokio::time::sleep(third.min(deliver.poll * 5))).await.is_some() {
+        match deliver.sweep().await {
+            Ok(swept) if swept == Swept::default() => {}
+            Ok(swept) => tracing::warn!(
+                messages.returned = swept.returned,
+                messages.uncertain = swept.uncertain,
+                "leases of a lost replica were settled"
+            ),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "expired leases could not be swept");
+            }
+        }
+        pulse.touch();
+    }
+}
+
+impl Deliver {
+    /// Leases up to `places` messages, as many as the relay's state allows, and keeps only those whose
+    /// recipients still are admins.
+    pub async fn lease(&self, places: usize) -> Result<Vec<Leased>, StoreError> {
+        let allowed = self.gate.allow(u32::try_from(places).unwrap_or(u32::MAX)).await?;
+        if allowed == 0 {
+            return Ok(Vec::new());
+        }
+        let batch = self.store.lease_messages(allowed, self.terms).await?;
+        if batch.messages.is_empty() {
+            self.gate.nothing_leased();
+        }
+        for (fence, error) in batch.broken {
+            tracing::error!(
+                error = &error as &dyn std::error::Error,
+                "a message cannot be read and is failed"
+            );
+            let disposition = Disposition::Failed(MessageReason::Corrupt);
+            self.journal
+                .record(Finished { fence, disposition, phase: "lease", note: error.to_string() })
+                .await;
+        }
+        if !batch.messages.is_empty() {
+            faults::point(Point::AfterLease);
+        }
+        Ok(self.still_members(batch.messages).await)
+    }
+
+    /// Settles what a lost replica has left behind.
+    pub async fn sweep(&self) -> Result<Swept, StoreError> {
+        let swept = self.store.sweep_messages(SWEEP_BATCH).await?;
+        self.metrics.swept_leases(swept.returned, swept.uncertain);
+        Ok(swept)
+    }
+
+    async fn still_members(&self, leased: Vec<Leased>) -> Vec<Leased> {
+        if leased.is_empty() {
+            return leased;
+        }
+        let orgs: Vec<&crate::domain::ids::OrgId> = leased.iter().map(|message| &message.org).collect();
+        let members = match self.source.members(&orgs).await {
+            Ok(members) => members,
+            Err(error) => {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    messages = leased.len(),
+                    "who is an admin cannot be read; deliveries wait"
+                );
+                for message in leased {
+                    let disposition = Disposition::Retry { after: HELD_BACK, charge: false };
+                    self.finish(&message, disposition, "members", "the source could not be read").await;
+                }
+                return Vec::new();
+            }
+        };
+        let mut kept = Vec::with_capacity(leased.len());
+        for message in leased {
+            if members.contains(&(message.org.clone(), message.user.clone())) {
+                kept.push(message);
+            } else {
+                let disposition = Disposition::Suppressed(MessageReason::NotAMember);
+                self.finish(&message, disposition, "members", "no longer an active, opted-in admin").await;
+            }
+        }
+        kept
+    }
+
+    /// One connection's life: message after message, until the queue ends. Connection `place` rests
+    /// while the relay allows no more than `place` connections.
+    async fn serve(&self, place: usize, queue: &Mutex<mpsc::Receiver<Leased>>, soft: &CancellationToken) {
+        let mut connection: Option<Connection> = None;
+        let mut limit = self.gate.limit();
+        loop {
+            if *limit.borrow_and_update() <= place && !soft.is_cancelled() {
+                if let Some(open) = connection.take() {
+                    open.quit().await;
+                }
+                // The gate lives as long as we do, so the watch never ends; a stop ends the rest.
+                soft.run_until_cancelled(limit.changed()).await;
+                continue;
+            }
+            let next = tokio::select! {
+                next = async { queue.lock().await.recv().await } => next,
+                _ = limit.changed() => continue,
+            };
+            let Some(message) = next else { break };
+            if soft.is_cancelled() || !self.gate.may_try() {
+                let disposition = Disposition::Retry { after: TimeDelta::zero(), charge: false };
+                self.finish(&message, disposition, "lease", "given back untried").await;
+                continue;
+            }
+            self.deliver_one(&mut connection, message).await;
+        }
+        if let Some(open) = connection {
+            open.quit().await;
+        }
+    }
+
+    /// One message: attempt, decide, record.
+    pub async fn deliver_one(&self, connection: &mut Option<Connection>, message: Leased) {
+        let (disposition, effect, phase, note) = match self.attempt(connection, &message).await {
+            Attempt::Asked(outcome) => {
+                let verdict = classify::classify(&outcome, &self.overrides);
+                let (disposition, effect) =
+                    classify::decide(verdict, message.id, message.attempts, &self.policy);
+                self.metrics.handed_over(&disposition);
+                log_outcome(&message, &disposition, outcome.phase().as_str());
+                (disposition, effect, outcome.phase().as_str(), outcome.note())
+            }
+            Attempt::NotOurs => {
+                tracing::info!(message.id = %message.id, "a message was not ours to send any more");
+                return;
+            }
+            Attempt::Duplicate => {
+                let disposition = Disposition::Suppressed(MessageReason::Duplicate);
+                (disposition, RelayEffect::None, "guard", "sent before".to_owned())
+            }
+            Attempt::HeldBack(why) => {
+                let disposition = Disposition::Retry { after: HELD_BACK, charge: false };
+                (disposition, RelayEffect::None, "guard", why.to_owned())
+            }
+            Attempt::NoConnection(failure) => {
+                let disposition = Disposition::Retry { after: NO_CONNECTION, charge: false };
+                (disposition, classify::relay_effect(&failure), failure.phase.as_str(), failure.error)
+            }
+        };
+        self.finish(&message, disposition, phase, &note).await;
+        self.gate.report(effect, message.id, &note).await;
+    }
+
+    async fn finish(&self, message: &Leased, disposition: Disposition, phase: &'static str, note: &str) {
+        let fence: Fence = message.fence();
+        self.journal.record(Finished { fence, disposition, phase, note: note.to_owned() }).await;
+    }
+}
+
+fn log_outcome(message: &Leased, disposition: &Disposition, phase: &'static str) {
+    let (id, org, attempt) = (message.id, &message.org, message.attempts + 1);
+    match disposition {
+        Disposition::Accepted => {
+            tracing::debug!(message.id = %id, org.id = %org, attempt, "the relay accepted a message");
+        }
+        Disposition::Uncertain => tracing::error!(
+            message.id = %id, org.id = %org, attempt,
+            "a message may or may not have been accepted; it is held until somebody settles it"
+        ),
+        other => tracing::info!(
+            message.id = %id, org.id = %org, attempt, phase, state = %other.state(),
+            "a message was not accepted"
+        ),
+    }
+}

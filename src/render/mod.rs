@@ -44,6 +44,12 @@ pub struct Templates {
     language: Option<String>,
 }
 
+impl std::fmt::Debug for Templates {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Templates").finish_non_exhaustive()
+    }
+}
+
 /// The links of one recipient's footer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Links {

@@ -1,0 +1,89 @@
+//! One hand-over: envelope and marker side by side, then the guard, then the body.
+
+use std::time::Instant;
+
+use super::Deliver;
+use super::journal::MarkAnswer;
+use crate::domain::message::Leased;
+use crate::domain::reply::HandOver;
+use crate::faults::{self, Point};
+use crate::guard::Taken;
+use crate::mail::transport::{Connection, RelayFailure};
+
+/// How one hand-over ended.
+#[derive(Debug)]
+pub enum Attempt {
+    /// The relay was asked; this is what came of it.
+    Asked(HandOver),
+    /// Nothing left, and the message's row is final or somebody else's.
+    NotOurs,
+    /// Nothing left, because the guard knows the digest.
+    Duplicate,
+    /// Nothing left, because the guard cannot be asked or our time was over: to be tried again.
+    HeldBack(&'static str),
+    /// Nothing left, because no connection could be had.
+    NoConnection(RelayFailure),
+}
+
+impl Deliver {
+    /// Hands one message over on a connection, which is gone afterwards unless it can be used again.
+    pub async fn attempt(&self, connection: &mut Option<Connection>, message: &Leased) -> Attempt {
+        let mut open = match self.ready(connection.take()).await {
+            Ok(open) => open,
+            Err(failure) => return Attempt::NoConnection(failure),
+        };
+        let size = message.bytes.len();
+        let marker_asked_at = Instant::now();
+        let (envelope, marked) =
+            tokio::join!(open.envelope(&self.from, &message.to, size), self.journal.mark(message.fence()));
+        match marked {
+            MarkAnswer::Sending => faults::point(Point::AfterMarker),
+            // The relay may be waiting for a body that must not come: the connection is dropped.
+            MarkAnswer::Superseded | MarkAnswer::Suppressed | MarkAnswer::Lost => return Attempt::NotOurs,
+        }
+        let envelope = match envelope {
+            // The relay had closed an idle connection: the same envelope on a fresh one.
+            Err(HandOver::Broken { stale: true, .. }) => {
+                open = match self.transport.connect().await {
+                    Ok(fresh) => fresh,
+                    Err(failure) => return Attempt::NoConnection(failure),
+                };
+                open.envelope(&self.from, &message.to, size).await
+            }
+            other => other,
+        };
+        if let Err(refused) = envelope {
+            *connection = Some(open).filter(Connection::reusable);
+            return Attempt::Asked(refused);
+        }
+        match self.guard.take(message).await {
+            Taken::Go => {}
+            Taken::Duplicate => return Attempt::Duplicate,
+            Taken::Closed => return Attempt::HeldBack("the guard cannot be asked"),
+        }
+        // The marker has extended the lease past the hand-over's limit by one lease, within which the
+        // body must begin. A process that was frozen here may find its message with somebody else.
+        if marker_asked_at.elapsed() >= self.terms.lease {
+            self.guard.give_back(message).await;
+            return Attempt::HeldBack("the lease was too old to begin the body");
+        }
+        let outcome = open.body(&message.bytes, &message.uid).await;
+        faults::point(Point::AfterReply);
+        if matches!(outcome, HandOver::Refused { .. } | HandOver::Broken { .. }) {
+            self.guard.give_back(message).await;
+        }
+        *connection = Some(open).filter(Connection::reusable);
+        Attempt::Asked(outcome)
+    }
+
+    async fn ready(&self, connection: Option<Connection>) -> Result<Connection, RelayFailure> {
+        match connection {
+            Some(open) if open.reusable() => Ok(open),
+            Some(spent) => {
+                spent.quit().await;
+                self.transport.connect().await
+            }
+            None => self.transport.connect().await,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! Markers and results, written in groups.
+//!
+//! Every connection of a replica sends its marks and results here. Whatever is waiting is committed
+//! together, results before marks, so that a connection's next marker commits with or after its
+//! previous result: a killed replica leaves at most as many uncertain messages as it had connections.
+
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::domain::ids::ReplicaId;
+use crate::domain::message::{Disposition, Fence, Finished};
+use crate::store::Store;
+use crate::store::outbox::Marked;
+
+/// Entries committed together at most.
+const BATCH: usize = 256;
+/// Entries that may wait; beyond it the connections wait.
+const WAITING: usize = 1024;
+/// The longest wait between two tries to record results.
+const MAX_BACK_OFF: Duration = Duration::from_secs(10);
+
+/// What became of a marker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MarkAnswer {
+    /// Set: the body may leave.
+    Sending,
+    /// The recipient has left or is suppressed: nothing may leave, the row is final.
+    Suppressed,
+    /// The lease is somebody else's by now: nothing may leave.
+    Superseded,
+    /// Nobody knows whether it was set: nothing may leave. The journal takes it back.
+    Lost,
+}
+
+#[derive(Debug)]
+enum Entry {
+    Mark(Fence, oneshot::Sender<MarkAnswer>),
+    Record(Finished),
+}
+
+/// A handle for the connections. The journal ends when the last handle is gone and all is written.
+#[derive(Debug, Clone)]
+pub struct Journal {
+    entries: mpsc::Sender<Entry>,
+}
+
+impl Journal {
+    /// Starts the journal's task. `hand_over` is how far a marker extends its lease.
+    pub fn start(
+        store: Store,
+        replica: ReplicaId,
+        hand_over: Duration,
+    ) -> (Self, tokio::task::JoinHandle<()>) {
+        let (entries, waiting) = mpsc::channel(WAITING);
+        let writer = Writer { store, replica, hand_over, unrecorded: Vec::new(), failures: 0 };
+        (Self { entries }, tokio::spawn(writer.run(waiting)))
+    }
+
+    /// Sets a marker.
+    pub async fn mark(&self, fence: Fence) -> MarkAnswer {
+        let (answer, wait) = oneshot::channel();
+        if self.entries.send(Entry::Mark(fence, answer)).await.is_err() {
+            return MarkAnswer::Lost;
+        }
+        wait.await.unwrap_or(MarkAnswer::Lost)
+    }
+
+    /// Records a result, now or as soon as the database is back. Nothing fallible lies between a
+    /// relay's answer and this.
+    pub async fn record(&self, finished: Finished) {
+        if let Err(mpsc::error::SendError(Entry::Record(finished))) =
+            self.entries.send(Entry::Record(finished)).await
+        {
+            log_lost(&finished);
+        }
+    }
+}
+
+struct Writer {
+    store: Store,
+    replica: ReplicaId,
+    hand_over: Duration,
+    /// Results that the database has not confirmed yet, oldest first.
+    unrecorded: Vec<Finished>,
+    failures: u32,
+}
+
+impl Writer {
+    async fn run(mut self, mut waiting: mpsc::Receiver<Entry>) {
+        let mut entries = Vec::new();
+        loop {
+            if self.unrecorded.is_empty() {
+                if waiting.recv_many(&mut entries, BATCH).await == 0 {
+                    return;
+                }
+            } else if !self.wait_to_retry(&mut waiting, &mut entries).await {
+                return;
+            }
+            self.write(&mut entries).await;
+        }
+    }
+
+    /// Waits for new entries or for the time to try again. False: no entries will come any more and
+    /// the last try has failed.
+    async fn wait_to_retry(&mut self, waiting: &mut mpsc::Receiver<Entry>, entries: &mut Vec<Entry>) -> bool {
+        let back_off = (Duration::from_millis(100) * 2_u32.saturating_pow(self.failures)).min(MAX_BACK_OFF);
+        let retry_at = Instant::now() + back_off;
+        loop {
+            let wait = retry_at.saturating_duration_since(Instant::now());
+            match tokio::time::timeout(wait, waiting.recv_many(entries, BATCH)).await {
+                Err(_) => return true,
+                // Marks cannot wait for the database; their connections would time out.
+                Ok(got) if got > 0 => self.refuse_marks(entries),
+                Ok(_) => {
+                    tokio::time::sleep(wait).await;
+                    return !waiting.is_closed() || self.last_try().await;
+                }
+            }
+        }
+    }
+
+    async fn last_try(&mut self) -> bool {
+        if self.store.record_results(&self.unrecorded, self.replica).await.is_err() {
+            self.unrecorded.drain(..).for_each(|finished| log_lost(&finished));
+        }
+        self.unrecorded.clear();
+        false
+    }
+
+    fn refuse_marks(&mut self, entries: &mut Vec<Entry>) {
+        for entry in entries.drain(..) {
+            match entry {
+                Entry::Record(finished) => self.unrecorded.push(finished),
+                Entry::Mark(fence, answer) => {
+                    // The connection may be gone; then nobody wants to know.
+                    let _ = answer.send(MarkAnswer::Lost);
+                    self.unrecorded.push(taken_back(fence));
+                }
+            }
+        }
+    }
+
+    async fn write(&mut self, entries: &mut Vec<Entry>) {
+        let mut marks = Vec::new();
+        for entry in entries.drain(..) {
+            match entry {
+                Entry::Record(finished) => self.unrecorded.push(finished),
+                Entry::Mark(fence, answer) => marks.push((fence, answer)),
+            }
+        }
+        let fences: Vec<Fence> = marks.iter().map(|(fence, _)| *fence).collect();
+        match self.store.record_and_mark(&self.unrecorded, &fences, self.replica, self.hand_over).await {
+            Ok(marked) => {
+                self.unrecorded.clear();
+                self.failures = 0;
+                for (fence, answer) in marks {
+                    let found = marked.iter().find(|(id, _)| *id == fence.id).map(|(_, marked)| *marked);
+                    let _ = answer.send(match found {
+                        Some(Marked::Sending) => MarkAnswer::Sending,
+                        Some(Marked::Suppressed) => MarkAnswer::Suppressed,
+                        None => MarkAnswer::Superseded,
+                    });
+                }
+            }
+            Err(error) => {
+                self.failures += 1;
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    results = self.unrecorded.len(),
+                    markers = fences.len(),
+                    "markers and results could not be written; results are kept and tried again"
+                );
+                entries.extend(marks.into_iter().map(|(fence, answer)| Entry::Mark(fence, answer)));
+                self.refuse_marks(entries);
+            }
+        }
+    }
+}
+
+/// A marker whose answer was lost: the message was not tried, whether it was set or not.
+fn taken_back(fence: Fence) -> Finished {
+    Finished {
+        fence,
+        disposition: Disposition::Retry { after: TimeDelta::zero(), charge: false },
+        phase: "marker",
+        note: "the database did not confirm the marker; nothing was sent".to_owned(),
+    }
+}
+
+fn log_lost(finished: &Finished) {
+    tracing::error!(
+        message.id = %finished.fence.id, outcome = %finished.disposition.state(),
+        "a result could not be recorded before the process ended; the message will show as uncertain"
+    );
+}
