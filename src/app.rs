@@ -1,1 +1,386 @@
 //! The composition root: configuration in, running parts out.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use chrono::TimeDelta;
+use secrecy::SecretString;
+use tokio::net::TcpListener;
+use tokio_util::task::TaskTracker;
+
+use crate::clock::Clock;
+use crate::config::{
+    Config, DatabaseUrl, Empty, FirstStart, Migrate, Provider as ProviderWord, Relay, RelayUrl, Security,
+    SmtpUrl,
+};
+use crate::deliver::gate::{Gate, GateSettings};
+use crate::deliver::journal::Journal;
+use crate::deliver::providers::{Overrides, Provider};
+use crate::deliver::{self, Deliver};
+use crate::domain::ids::ReplicaId;
+use crate::domain::retry::{RetryPolicy, RetryPolicyError};
+use crate::domain::token::{KeyRing, KeyRingError};
+use crate::guard::Guard;
+use crate::heartbeat;
+use crate::http::{self, HttpState, PageSettings};
+use crate::lifecycle::{self, Shutdown};
+use crate::mail::compose::Sender;
+use crate::mail::folder::MailFolder;
+use crate::mail::transport::{
+    ClientIdentity, SettingsError, SmtpRelay, SmtpSettings, Timeouts, TlsMode, Transport,
+};
+use crate::metrics::Metrics;
+use crate::progress::Progress;
+use crate::render::{Brand, Http, SafeUrl, TemplateError, Templates};
+use crate::source::Source;
+use crate::source::builtin::BuiltIn;
+use crate::store::connect::Target;
+use crate::store::migrate::{MigrateMode, MigrateReport};
+use crate::store::outbox::LeaseTerms;
+use crate::store::relays::PaceLimits;
+use crate::store::replicas::Heartbeat;
+use crate::store::sends::ClaimTerms;
+use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
+use crate::tick::drafts::Drafter;
+use crate::tick::due::DueRules;
+use crate::tick::{self, Limits, Pace, Tick};
+
+/// A claimed send is tried for this long past its window, then failed.
+const GIVE_UP: TimeDelta = TimeDelta::days(1);
+/// The wait after an org's first failed attempt.
+const RETRY_DELAY: TimeDelta = TimeDelta::minutes(1);
+/// How long the gathering of one batch may take.
+const GATHER_TIMEOUT: Duration = Duration::from_secs(120);
+/// Between two tries to reach the database at the start, at first and at most.
+const START_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
+
+/// Why the parts could not be put together or started.
+#[derive(Debug, thiserror::Error)]
+pub enum AppError {
+    /// The state database.
+    #[error("the state database cannot be used")]
+    Store(#[from] StoreError),
+    /// The database stayed away for the whole of `database.start_timeout`.
+    #[error("the database could not be reached within {0:?}")]
+    Unavailable(Duration, #[source] StoreError),
+    /// The templates.
+    #[error("the templates cannot be used")]
+    Templates(#[from] TemplateError),
+    /// The pages' own address.
+    #[error("public_url is not a link that may stand in a mail")]
+    PublicUrl,
+    /// The relay.
+    #[error("the relay's settings cannot be used")]
+    Relay(#[from] SettingsError),
+    /// The unsubscribe keys.
+    #[error("the keys for unsubscribe links cannot be used")]
+    Keys(#[from] KeyRingError),
+    /// The retry ladder.
+    #[error("delivery.retry")]
+    Retry(#[from] RetryPolicyError),
+    /// A file named by the configuration.
+    #[error("reading {0}")]
+    File(String, #[source] std::io::Error),
+    /// The port for HTTP.
+    #[error("listening on {0}")]
+    Listen(std::net::SocketAddr, #[source] std::io::Error),
+}
+
+/// Runs a replica until it is told to stop. True: everything ended in time.
+pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<bool, AppError> {
+    let replica = ReplicaId::random();
+    let store = open_store(config, clock)?;
+    let migrated = await_database(&store, config).await?;
+    for name in &migrated.applied {
+        tracing::info!(migration = name, "a migration was applied");
+    }
+    let metrics = Metrics::new();
+    metrics.set_info(env!("CARGO_PKG_VERSION"), crate::domain::zone::tzdb_version());
+    let progress = Progress::new();
+    let listener = TcpListener::bind(config.listen).await.map_err(|e| AppError::Listen(config.listen, e))?;
+    let keys = key_ring(config, &store).await?;
+    let tick = Arc::new(tick_of(config, &store, keys.clone(), replica, &metrics).await?);
+    let (deliver, journal) = deliver_of(config, &store, replica, &metrics)?;
+    let deliver = Arc::new(deliver);
+    let page =
+        PageSettings { product: config.brand.product.clone(), settings_url: config.opt_out.page_url.clone() };
+    let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page);
+
+    tracing::info!(
+        replica.id = %replica, http.listen = %config.listen, relay = %config.relay.url,
+        version = env!("CARGO_PKG_VERSION"), "digestd is running"
+    );
+    let tracker = TaskTracker::new();
+    let beat = Heartbeat {
+        replica,
+        host: host_name(),
+        version: env!("CARGO_PKG_VERSION"),
+        clock_offset: TimeDelta::zero(),
+        connections: config.relay.connections,
+    };
+    let pulse = progress.watch("heartbeat", heartbeat::EVERY * 8);
+    tracker.spawn(heartbeat::run(store.clone(), beat, metrics, pulse, shutdown.soft.clone()));
+    let pace = tick_pace(config, replica);
+    tracker.spawn(tick::run(tick, pace, progress.clone(), shutdown.soft.clone()));
+    tracker.spawn(deliver::run(deliver, progress, shutdown.soft.clone(), shutdown.hard.clone()));
+    tracker.spawn(async move {
+        // A panic in the journal has been logged by then; its markers become uncertain.
+        let _ = journal.await;
+    });
+    let stop = shutdown.soft.clone();
+    tracker.spawn(async move {
+        if let Err(error) = http::serve(listener, http, stop).await {
+            tracing::error!(error = &error as &dyn std::error::Error, "the HTTP server has ended");
+        }
+    });
+    shutdown.soft.cancelled().await;
+    let ended = lifecycle::finish(&tracker, shutdown).await;
+    store.close().await;
+    tracing::info!(complete = ended, "digestd has stopped");
+    Ok(ended)
+}
+
+/// Opens the state database without waiting for it.
+pub fn open_store(config: &Config, clock: Clock) -> Result<Store, AppError> {
+    let target = match &config.database.url {
+        DatabaseUrl::Postgres(url) => Target::Postgres(url.clone()),
+        DatabaseUrl::Sqlite(path) => Target::Sqlite(path.clone()),
+    };
+    Ok(Store::open(&ConnectOptions {
+        target,
+        pool: config.database.pool,
+        schema: config.database.schema.clone(),
+        pgbouncer: config.database.pgbouncer,
+        clock,
+    })?)
+}
+
+/// Waits for the database, for as long as the configuration allows, and brings the schema up to date.
+pub async fn await_database(store: &Store, config: &Config) -> Result<MigrateReport, AppError> {
+    let mode = match config.database.migrate {
+        Migrate::Auto => MigrateMode::Auto,
+        Migrate::Check => MigrateMode::Check,
+    };
+    let limit = config.database.start_timeout;
+    let started = Instant::now();
+    let mut wait = START_RETRY.0;
+    loop {
+        match store.migrate(mode).await {
+            Ok(report) => return Ok(report),
+            Err(error) if error.class() == ErrorClass::Permanent => return Err(error.into()),
+            Err(error) if started.elapsed() + wait >= limit => {
+                return Err(AppError::Unavailable(limit, error));
+            }
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the database is not ready yet");
+                tokio::time::sleep(wait).await;
+                wait = (wait * 2).min(START_RETRY.1);
+            }
+        }
+    }
+}
+
+/// The configured keys, or the installation's own key where none are configured.
+pub async fn key_ring(config: &Config, store: &Store) -> Result<KeyRing, AppError> {
+    if config.unsubscribe_keys.is_empty() {
+        let own = store.unsubscribe_key().await?;
+        return Ok(KeyRing::new(&[own])?);
+    }
+    Ok(KeyRing::new(&config.unsubscribe_keys)?)
+}
+
+/// Where orgs, admins and content come from.
+pub fn source_of(config: &Config, store: &Store) -> Source {
+    let schedule = &config.schedule.default;
+    Source::BuiltIn(BuiltIn::new(store.clone(), schedule.weekday, schedule.time))
+}
+
+/// What turns data into messages.
+pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
+    let brand = &config.brand;
+    let public_url = SafeUrl::parse(&config.public_url, Http::Allowed).map_err(|_| AppError::PublicUrl)?;
+    Ok(Drafter {
+        templates: Templates::load(config.templates_dir.as_deref())?,
+        brand: Brand {
+            product: brand.product.clone(),
+            accent: brand.accent.clone(),
+            logo_url: brand.logo_url.clone(),
+            postal_address: brand.address.clone(),
+            public_url: Some(public_url),
+        },
+        sender: Sender {
+            from_name: config.relay.from.name.clone().unwrap_or_else(|| brand.product.clone()),
+            from: config.relay.from.address.clone(),
+            reply_to: brand.reply_to.as_ref().map(|mailbox| mailbox.address.clone()),
+            list_id_domain: config.relay.from.address.domain().to_owned(),
+            headers: config.headers.clone(),
+        },
+        public_url: config.public_url.clone(),
+        keys,
+    })
+}
+
+async fn tick_of(
+    config: &Config,
+    store: &Store,
+    keys: KeyRing,
+    replica: ReplicaId,
+    metrics: &Metrics,
+) -> Result<Tick, AppError> {
+    let not_before = match config.schedule.first_start {
+        FirstStart::Wait => Some(store.installed_at().await?),
+        FirstStart::CatchUp => None,
+    };
+    Ok(Tick {
+        store: store.clone(),
+        source: source_of(config, store),
+        drafter: Arc::new(drafter_of(config, keys)?),
+        terms: ClaimTerms {
+            replica,
+            lease: config.claim.lease,
+            catch_up: config.schedule.catch_up,
+            give_up: GIVE_UP,
+        },
+        rules: DueRules { catch_up: config.schedule.catch_up, not_before, period: config.digest.period },
+        fallback: config.schedule.default.clone(),
+        limits: Limits {
+            claim_batch: config.claim.batch,
+            max_attempts: config.claim.max_attempts,
+            retry_delay: RETRY_DELAY,
+            gather_timeout: GATHER_TIMEOUT,
+            max_age: config.delivery.max_age,
+            send_empty: config.digest.empty == Empty::Send,
+        },
+        metrics: metrics.clone(),
+    })
+}
+
+fn tick_pace(config: &Config, replica: ReplicaId) -> Pace {
+    Pace {
+        interval: config.tick.interval,
+        resweep: config.tick.resweep.to_std().unwrap_or(Duration::from_secs(900)),
+        jitter: replica.0.as_u64_pair().0 ^ replica.0.as_u64_pair().1,
+    }
+}
+
+fn deliver_of(
+    config: &Config,
+    store: &Store,
+    replica: ReplicaId,
+    metrics: &Metrics,
+) -> Result<(Deliver, tokio::task::JoinHandle<()>), AppError> {
+    let transport = transport_of(&config.relay)?;
+    let lease = config.delivery.lease.to_std().unwrap_or(Duration::from_secs(300));
+    // The body begins within one lease of the marker, and ends within the hand-over's limit.
+    let hand_over = transport.hand_over_limit() + lease;
+    let (journal, task) = Journal::start(store.clone(), replica, hand_over);
+    let delivery = &config.delivery;
+    let gate = Gate::new(store.clone(), gate_settings(&config.relay, replica));
+    let deliver = Deliver {
+        store: store.clone(),
+        source: source_of(config, store),
+        transport,
+        from: config.relay.envelope_from.clone(),
+        guard: Guard::Off,
+        gate,
+        journal,
+        terms: LeaseTerms { replica, lease, max_attempts: delivery.max_attempts },
+        policy: RetryPolicy::new(delivery.retry.clone(), delivery.max_attempts, delivery.max_age)?,
+        overrides: overrides_of(&config.relay),
+        connections: config.relay.connections as usize,
+        poll: delivery.poll,
+        metrics: metrics.clone(),
+    };
+    Ok((deliver, task))
+}
+
+fn gate_settings(relay: &Relay, replica: ReplicaId) -> GateSettings {
+    GateSettings {
+        relay: relay_name(relay),
+        replica,
+        connections: relay.connections as usize,
+        connections_total: relay.connections_total.map(|total| total as usize),
+        pace: PaceLimits {
+            per_second: relay.pace.map(crate::config::Pace::per_second),
+            per_day: relay.daily_quota.map(i64::from),
+        },
+        probe_interval: relay.probe_interval.to_std().unwrap_or(Duration::from_secs(60)),
+    }
+}
+
+/// The relay's name in the database: all replicas that use one relay share its state.
+pub fn relay_name(relay: &Relay) -> String {
+    match &relay.url {
+        RelayUrl::Smtp(SmtpUrl { host, port, .. }) => format!("{host}:{port}"),
+        RelayUrl::Directory(_) => "file".to_owned(),
+    }
+}
+
+fn overrides_of(relay: &Relay) -> Overrides {
+    match (relay.provider, &relay.url) {
+        (ProviderWord::Ses, _) => Overrides::of(Provider::Ses),
+        (ProviderWord::Generic, RelayUrl::Smtp(smtp)) => Overrides::for_host(&smtp.host),
+        (ProviderWord::Generic, RelayUrl::Directory(_)) => Overrides::NONE,
+    }
+}
+
+/// Where mail goes.
+pub fn transport_of(relay: &Relay) -> Result<Transport, AppError> {
+    let smtp = match &relay.url {
+        RelayUrl::Directory(folder) => return Ok(Transport::Folder(MailFolder::new(folder.clone()))),
+        RelayUrl::Smtp(smtp) => smtp,
+    };
+    let tls = match smtp.security {
+        Security::ImplicitTls => TlsMode::Implicit,
+        Security::StartTls => TlsMode::StartTls,
+        Security::Plaintext => TlsMode::Plaintext,
+    };
+    let timeouts = &relay.timeouts;
+    let settings = SmtpSettings {
+        ca_pem: relay.tls_ca_file.as_ref().map(read).transpose()?,
+        client_identity: client_identity(relay)?,
+        credentials: relay.login.as_ref().map(|login| (login.username.clone(), login.password.clone())),
+        auth_without_tls: smtp.is_loopback(),
+        helo: relay.helo.clone().unwrap_or_else(helo_name),
+        timeouts: Timeouts {
+            connect: timeouts.connect,
+            connect_total: timeouts.connect * 2,
+            tls: timeouts.tls,
+            greeting: timeouts.greeting,
+            hello: timeouts.login,
+            command: timeouts.envelope,
+            body: timeouts.body,
+            dot: timeouts.reply,
+            ..Timeouts::default()
+        },
+        max_messages_per_connection: relay.reuse.messages,
+        max_connection_age: relay.reuse.age,
+        max_idle: relay.reuse.idle,
+        ..SmtpSettings::new(smtp.host.clone(), smtp.port, tls)
+    };
+    Ok(Transport::Smtp(SmtpRelay::new(settings)?))
+}
+
+fn client_identity(relay: &Relay) -> Result<Option<ClientIdentity>, AppError> {
+    let Some((chain, key)) = &relay.client_cert else { return Ok(None) };
+    Ok(Some(ClientIdentity { chain_pem: read(chain)?, key_pem: SecretString::from(read(key)?) }))
+}
+
+fn read(path: &PathBuf) -> Result<String, AppError> {
+    fs::read_to_string(path).map_err(|error| AppError::File(path.display().to_string(), error))
+}
+
+/// The host's name, for people.
+fn host_name() -> String {
+    fs::read_to_string("/proc/sys/kernel/hostname")
+        .map_or_else(|_| "unknown".to_owned(), |name| name.trim().to_owned())
+}
+
+/// A name for EHLO that any relay takes: ours if it can stand there, else an address literal.
+fn helo_name() -> String {
+    let name = host_name();
+    let fits = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-.".contains(c));
+    if fits { name } else { "[127.0.0.1]".to_owned() }
+}

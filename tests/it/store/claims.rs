@@ -6,6 +6,7 @@ use chrono::TimeDelta;
 use digestd::domain::ids::{Epoch, ReplicaId};
 use digestd::domain::send::{SendReason, SendState};
 use digestd::store::enqueue::Enqueue;
+use digestd::store::sends::Ending;
 use tokio::sync::Barrier;
 
 use crate::support::backend::TestDatabase;
@@ -79,7 +80,9 @@ both_databases! {
         let mut taken = taken.into_iter().map(|t| t.claim);
         let (one, two) = (taken.next().expect("one"), taken.next().expect("two"));
         assert_eq!(store.charge(&one).await.expect("no error"), Some(1));
-        assert!(store.finish(one, SendState::Skipped, SendReason::EmptyWeek, None).await.expect("no error"));
+        let ending =
+            Ending { claim: one, state: SendState::Skipped, reason: SendReason::EmptyWeek, detail: None };
+        assert_eq!(store.finish(vec![ending]).await.expect("no error").len(), 1);
         let drafts = vec![draft(&two, "a@example.org"), draft(&two, "b@example.org")];
         let enqueued = store.enqueue(vec![Enqueue { claim: two, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
         assert_eq!((enqueued.sends.len(), enqueued.messages), (1, 2));

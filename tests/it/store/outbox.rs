@@ -35,10 +35,10 @@ both_databases! {
     async fn messages_are_leased_marked_and_accepted(database: TestDatabase) {
         let store = with_messages(&database, 5).await;
         let me = ReplicaId::random();
-        let leased = store.lease_messages(3, lease_terms(me)).await.expect("leases");
+        let leased = store.lease_messages(3, lease_terms(me)).await.expect("leases").messages;
         assert_eq!(leased.len(), 3);
         assert!(leased.iter().all(|m| m.bytes.starts_with(b"X-Digestd-Id") && m.attempts == 0 && !m.resend));
-        assert_eq!(store.lease_messages(10, lease_terms(me)).await.expect("leases").len(), 2);
+        assert_eq!(store.lease_messages(10, lease_terms(me)).await.expect("leases").messages.len(), 2);
 
         let fences: Vec<_> = leased.iter().map(Leased::fence).collect();
         let marked = store.mark_messages(&fences, HAND_OVER).await.expect("markers");
@@ -54,7 +54,7 @@ both_databases! {
     async fn a_lease_without_a_marker_returns_and_one_with_a_marker_becomes_uncertain(database: TestDatabase) {
         let store = with_messages(&database, 2).await;
         let me = ReplicaId::random();
-        let leased = store.lease_messages(2, lease_terms(me)).await.expect("leases");
+        let leased = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         store.mark_messages(&[leased[0].fence()], HAND_OVER).await.expect("a marker");
         store.clock().advance(TimeDelta::seconds(60));
         assert_eq!(store.sweep_messages(100).await.expect("a sweep"), Swept { returned: 1, uncertain: 0 });
@@ -66,7 +66,7 @@ both_databases! {
         let recorded = store.record_results(&[finished(&leased[0], Disposition::Accepted)], me).await.expect("recorded");
         assert_eq!(recorded, [leased[0].id]);
         // The returned one is leased anew, with a higher token; the old one's result is refused.
-        let again = store.lease_messages(2, lease_terms(me)).await.expect("leases");
+        let again = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         assert_eq!(again.len(), 1);
         assert!(again[0].token > leased[1].token);
         let late = finished(&leased[1], Disposition::Failed(MessageReason::Refused));
@@ -76,31 +76,31 @@ both_databases! {
     async fn a_retry_waits_for_its_delay_and_is_charged(database: TestDatabase) {
         let store = with_messages(&database, 1).await;
         let me = ReplicaId::random();
-        let lease = store.lease_messages(1, lease_terms(me)).await.expect("a lease").remove(0);
+        let lease = store.lease_messages(1, lease_terms(me)).await.expect("a lease").messages.remove(0);
         let retry = Disposition::Retry { after: TimeDelta::minutes(5), charge: true };
         store.record_results(&[finished(&lease, retry)], me).await.expect("recorded");
-        assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").is_empty());
+        assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
         store.clock().advance(TimeDelta::minutes(5));
-        assert_eq!(store.lease_messages(1, lease_terms(me)).await.expect("a lease").remove(0).attempts, 1);
+        assert_eq!(store.lease_messages(1, lease_terms(me)).await.expect("a lease").messages.remove(0).attempts, 1);
     }
 
     async fn a_message_past_its_age_or_attempts_is_never_leased(database: TestDatabase) {
         let store = with_messages(&database, 1).await;
         let me = ReplicaId::random();
         store.clock().advance(TimeDelta::hours(48));
-        assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").is_empty());
+        assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
         store.clock().advance(TimeDelta::hours(-48));
-        assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").is_empty());
+        assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
     }
 
     async fn leases_given_back_are_free_at_once_and_uncharged(database: TestDatabase) {
         let store = with_messages(&database, 2).await;
         let me = ReplicaId::random();
-        let leased = store.lease_messages(2, lease_terms(me)).await.expect("leases");
+        let leased = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         store.mark_messages(&[leased[0].fence()], HAND_OVER).await.expect("a marker");
         let fences: Vec<_> = leased.iter().map(Leased::fence).collect();
         assert_eq!(store.give_back(&fences, Duration::ZERO).await.expect("given back"), 2);
-        let again = store.lease_messages(2, lease_terms(me)).await.expect("leases");
+        let again = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         assert!(again.len() == 2 && again.iter().all(|m| m.attempts == 0));
     }
 }

@@ -9,6 +9,7 @@ pub mod fixtures;
 pub mod process;
 pub mod smtp_server;
 pub mod web;
+pub mod world;
 
 use std::time::{Duration, Instant};
 
