@@ -45,14 +45,14 @@ use crate::store::sends::ClaimTerms;
 use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::due::DueRules;
-use crate::tick::{self, Limits, Pace, Tick};
+use crate::tick::{self, Limits, Rhythm, Tick};
 
 /// A claimed send is tried for this long past its window, then failed.
 const GIVE_UP: TimeDelta = TimeDelta::days(1);
 /// The wait after an org's first failed attempt.
 const RETRY_DELAY: TimeDelta = TimeDelta::minutes(1);
 /// How long the gathering of one batch may take.
-const GATHER_TIMEOUT: Duration = Duration::from_secs(120);
+const GATHER_TIMEOUT: Duration = Duration::from_mins(2);
 /// Between two tries to reach the database at the start, at first and at most.
 const START_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
@@ -122,8 +122,8 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     };
     let pulse = progress.watch("heartbeat", heartbeat::EVERY * 8);
     tracker.spawn(heartbeat::run(store.clone(), beat, metrics, pulse, shutdown.soft.clone()));
-    let pace = tick_pace(config, replica);
-    tracker.spawn(tick::run(tick, pace, progress.clone(), shutdown.soft.clone()));
+    let rhythm = tick_rhythm(config, replica);
+    tracker.spawn(tick::run(tick, rhythm, progress.clone(), shutdown.soft.clone()));
     tracker.spawn(deliver::run(deliver, progress, shutdown.soft.clone(), shutdown.hard.clone()));
     tracker.spawn(async move {
         // A panic in the journal has been logged by then; its markers become uncertain.
@@ -257,10 +257,10 @@ async fn tick_of(
     })
 }
 
-fn tick_pace(config: &Config, replica: ReplicaId) -> Pace {
-    Pace {
+fn tick_rhythm(config: &Config, replica: ReplicaId) -> Rhythm {
+    Rhythm {
         interval: config.tick.interval,
-        resweep: config.tick.resweep.to_std().unwrap_or(Duration::from_secs(900)),
+        resweep: config.tick.resweep.to_std().unwrap_or(Duration::from_mins(15)),
         jitter: replica.0.as_u64_pair().0 ^ replica.0.as_u64_pair().1,
     }
 }
@@ -272,7 +272,7 @@ fn deliver_of(
     metrics: &Metrics,
 ) -> Result<(Deliver, tokio::task::JoinHandle<()>), AppError> {
     let transport = transport_of(&config.relay)?;
-    let lease = config.delivery.lease.to_std().unwrap_or(Duration::from_secs(300));
+    let lease = config.delivery.lease.to_std().unwrap_or(Duration::from_mins(5));
     // The body begins within one lease of the marker, and ends within the hand-over's limit.
     let hand_over = transport.hand_over_limit() + lease;
     let (journal, task) = Journal::start(store.clone(), replica, hand_over);
@@ -306,7 +306,7 @@ fn gate_settings(relay: &Relay, replica: ReplicaId) -> GateSettings {
             per_second: relay.pace.map(crate::config::Pace::per_second),
             per_day: relay.daily_quota.map(i64::from),
         },
-        probe_interval: relay.probe_interval.to_std().unwrap_or(Duration::from_secs(60)),
+        probe_interval: relay.probe_interval.to_std().unwrap_or(Duration::from_mins(1)),
     }
 }
 

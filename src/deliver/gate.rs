@@ -18,7 +18,7 @@ const FAILURES: u32 = 5;
 /// An open breaker stays open for at most so many probe intervals.
 const LONGEST_INTERVALS: u32 = 10;
 /// How long a prober has before another replica may probe.
-const PROBE_PATIENCE: Duration = Duration::from_secs(120);
+const PROBE_PATIENCE: Duration = Duration::from_mins(2);
 /// How long the relay's state is believed without asking again.
 const BELIEF: Duration = Duration::from_secs(1);
 /// Complaints within this span count once.
@@ -156,12 +156,11 @@ impl Gate {
         };
         let relay = &self.settings.relay;
         let written = match effect {
-            RelayEffect::None => Ok(()),
             RelayEffect::Healthy | RelayEffect::Answered if healthy && !probing => Ok(()),
             RelayEffect::Healthy | RelayEffect::Answered => self.works().await,
             RelayEffect::Pause(kind) => self.open(kind.as_str(), note).await,
             RelayEffect::PolicyRefusal if streak_full || probing => self.open("policy", note).await,
-            RelayEffect::PolicyRefusal => Ok(()),
+            RelayEffect::PolicyRefusal | RelayEffect::None => Ok(()),
             RelayEffect::Failing | RelayEffect::Throttled if probing => self.open("failing", note).await,
             RelayEffect::Failing => self.failing(note).await,
             RelayEffect::Throttled => self.store.relay_throttled(relay, COMPLAINTS).await.map(|slowed| {

@@ -71,7 +71,11 @@ impl StoreError {
     }
 
     /// Names the column that holds an unknown value.
-    pub(crate) fn inconsistent(table: &'static str, column: &'static str, id: impl ToString) -> Self {
+    pub(crate) fn inconsistent(
+        table: &'static str,
+        column: &'static str,
+        id: impl std::fmt::Display,
+    ) -> Self {
         Self::Inconsistent { table, column, id: id.to_string() }
     }
 

@@ -36,11 +36,11 @@ macro_rules! migration {
 const MIGRATIONS: [Migration; 1] = [migration!(1, "0001_spine")];
 
 /// How long a replica waits for another one's migration before it gives up.
-const LOCK_LIMIT: Duration = Duration::from_secs(300);
+const LOCK_LIMIT: Duration = Duration::from_mins(5);
 /// How long one try for the lock takes before a line is logged.
 const LOCK_TRY: Duration = Duration::from_secs(5);
 /// The advisory lock's key: the letters `digestd` read as a number.
-const ADVISORY_KEY: i64 = 0x64_69_67_65_73_74_64;
+const ADVISORY_KEY: i64 = 0x0064_6967_6573_7464;
 
 /// What to do about a schema that is not current.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +83,9 @@ impl Store {
             Self::Postgres(inner) => expand(migration.postgres, Dialect::Postgres(&inner.schema)),
             Self::Sqlite(_) => migration.sqlite.to_owned(),
         };
-        MIGRATIONS.iter().map(|m| format!("-- {}\n{}\n", m.name, text(m).trim_end())).collect()
+        let scripts: Vec<String> =
+            MIGRATIONS.iter().map(|m| format!("-- {}\n{}\n", m.name, text(m).trim_end())).collect();
+        scripts.concat()
     }
 
     /// The newest version applied; 0 where there is no schema yet.

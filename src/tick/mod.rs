@@ -113,7 +113,7 @@ pub enum TickError {
 
 /// How often the loops look, and how long they wait after a failure.
 #[derive(Debug, Clone, Copy)]
-pub struct Pace {
+pub struct Rhythm {
     /// Between two ticks.
     pub interval: Duration,
     /// Between two full looks at every candidate.
@@ -125,18 +125,18 @@ pub struct Pace {
 /// The longest time between two signs of life of a loop that is well: it gives one after each batch.
 const LONGEST_STEP: Duration = Duration::from_mins(10);
 /// The longest wait after repeated failures.
-const MAX_BACK_OFF: Duration = Duration::from_secs(60);
+const MAX_BACK_OFF: Duration = Duration::from_mins(1);
 
 /// Ticks until told to stop. Never ends on an error: the database may come back.
-pub async fn run(tick: Arc<Tick>, pace: Pace, progress: Progress, stop: CancellationToken) {
+pub async fn run(tick: Arc<Tick>, rhythm: Rhythm, progress: Progress, stop: CancellationToken) {
     let (sweeping, rescuing) = (progress.watch("tick", LONGEST_STEP), progress.watch("rescue", LONGEST_STEP));
-    tokio::join!(sweep_loop(&tick, pace, &sweeping, &stop), rescue_loop(&tick, pace, &rescuing, &stop));
+    tokio::join!(sweep_loop(&tick, rhythm, &sweeping, &stop), rescue_loop(&tick, rhythm, &rescuing, &stop));
 }
 
-async fn sweep_loop(tick: &Tick, pace: Pace, pulse: &Pulse, stop: &CancellationToken) {
+async fn sweep_loop(tick: &Tick, rhythm: Rhythm, pulse: &Pulse, stop: &CancellationToken) {
     let mut failures = 0;
     let mut resweep_at = Instant::now();
-    let mut wait = spread(pace, 0, pace.interval);
+    let mut wait = spread(rhythm, 0, rhythm.interval);
     while !stopped(wait, stop).await {
         let full = Instant::now() >= resweep_at;
         let began = Instant::now();
@@ -145,7 +145,7 @@ async fn sweep_loop(tick: &Tick, pace: Pace, pulse: &Pulse, stop: &CancellationT
             Ok(report) => {
                 failures = 0;
                 if full {
-                    resweep_at = Instant::now() + pace.resweep;
+                    resweep_at = Instant::now() + rhythm.resweep;
                 }
                 log_report("tick finished", report);
             }
@@ -156,13 +156,13 @@ async fn sweep_loop(tick: &Tick, pace: Pace, pulse: &Pulse, stop: &CancellationT
         }
         tick.metrics.tick_took(began.elapsed());
         pulse.touch();
-        wait = back_off(pace, failures);
+        wait = back_off(rhythm, failures);
     }
 }
 
-async fn rescue_loop(tick: &Tick, pace: Pace, pulse: &Pulse, stop: &CancellationToken) {
+async fn rescue_loop(tick: &Tick, rhythm: Rhythm, pulse: &Pulse, stop: &CancellationToken) {
     let mut failures = 0;
-    let mut wait = spread(pace, 1, pace.interval);
+    let mut wait = spread(rhythm, 1, rhythm.interval);
     while !stopped(wait, stop).await {
         match tick.rescue(pulse, stop).await {
             Ok(report) => {
@@ -175,7 +175,7 @@ async fn rescue_loop(tick: &Tick, pace: Pace, pulse: &Pulse, stop: &Cancellation
             }
         }
         pulse.touch();
-        wait = back_off(pace, failures);
+        wait = back_off(rhythm, failures);
     }
 }
 
@@ -188,15 +188,15 @@ async fn stopped(wait: Duration, stop: &CancellationToken) -> bool {
 }
 
 /// A part of `whole` that differs from replica to replica and from round to round.
-fn spread(pace: Pace, round: u32, whole: Duration) -> Duration {
-    let mixed = pace.jitter.rotate_left(round * 7).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+fn spread(rhythm: Rhythm, round: u32, whole: Duration) -> Duration {
+    let mixed = rhythm.jitter.rotate_left(round * 7).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     whole.mul_f64(f64::from(u32::try_from(mixed >> 32).unwrap_or(0)) / f64::from(u32::MAX))
 }
 
 /// The interval, give or take a tenth; doubled with each failure in a row.
-fn back_off(pace: Pace, failures: u32) -> Duration {
-    let interval = pace.interval.mul_f64(0.9) + spread(pace, failures + 2, pace.interval.mul_f64(0.2));
-    (interval * 2_u32.saturating_pow(failures.min(16))).min(MAX_BACK_OFF.max(pace.interval))
+fn back_off(rhythm: Rhythm, failures: u32) -> Duration {
+    let interval = rhythm.interval.mul_f64(0.9) + spread(rhythm, failures + 2, rhythm.interval.mul_f64(0.2));
+    (interval * 2_u32.saturating_pow(failures.min(16))).min(MAX_BACK_OFF.max(rhythm.interval))
 }
 
 fn log_report(what: &str, report: TickReport) {

@@ -10,6 +10,7 @@ use super::keep_alive::KeepAlive;
 use super::{Tick, TickReport};
 use crate::domain::digest::DigestInput;
 use crate::domain::ids::OrgId;
+use crate::domain::message::Draft;
 use crate::domain::schedule::Period;
 use crate::domain::send::{Claim, SendReason, SendState};
 use crate::domain::week::SendKey;
@@ -35,6 +36,14 @@ enum GatherError {
 
 /// An org's data that is ready to be rendered.
 type Ready = (Claim, Box<DigestInput>);
+
+/// What an org's data says about its claim.
+enum Sorted {
+    /// There is something to render.
+    Content(Ready),
+    /// There is nothing to send.
+    Ended(Ending),
+}
 
 /// An org's drafts that are ready to be enqueued.
 type Drafted = (Claim, Drafts);
@@ -116,8 +125,8 @@ impl Tick {
         let mut endings = Vec::new();
         for claim in claims {
             match self.sort(claim, &mut gathered) {
-                Ok(with_content) => ready.push(with_content),
-                Err(ending) => endings.push(ending),
+                Sorted::Content(with_content) => ready.push(with_content),
+                Sorted::Ended(ending) => endings.push(ending),
             }
         }
         report.add(self.end(endings).await);
@@ -130,26 +139,27 @@ impl Tick {
     }
 
     /// Decides by an org's data whether there is something to render.
-    fn sort(&self, claim: Claim, gathered: &mut BTreeMap<OrgId, Gathered>) -> Result<Ready, Ending> {
-        let skipped = |claim, reason| Ending { claim, state: SendState::Skipped, reason, detail: None };
+    fn sort(&self, claim: Claim, gathered: &mut BTreeMap<OrgId, Gathered>) -> Sorted {
+        let skipped =
+            |claim, reason| Sorted::Ended(Ending { claim, state: SendState::Skipped, reason, detail: None });
         match gathered.remove(&claim.org) {
-            None => Err(skipped(claim, SendReason::OrgGone)),
-            Some(Gathered::BadZone(error)) => Err(Ending {
+            None => skipped(claim, SendReason::OrgGone),
+            Some(Gathered::BadZone(error)) => Sorted::Ended(Ending {
                 claim,
                 state: SendState::Failed,
                 reason: SendReason::BadTimezone,
                 detail: Some(error.to_string()),
             }),
             Some(Gathered::Digest(input)) if input.recipients.is_empty() => {
-                Err(skipped(claim, SendReason::NoRecipients))
+                skipped(claim, SendReason::NoRecipients)
             }
             // Whoever asks for a resend gets one, of a quiet week too.
             Some(Gathered::Digest(input))
                 if input.is_empty() && !self.limits.send_empty && matches!(claim.key, SendKey::Week(_)) =>
             {
-                Err(skipped(claim, SendReason::EmptyWeek))
+                skipped(claim, SendReason::EmptyWeek)
             }
-            Some(Gathered::Digest(input)) => Ok((claim, input)),
+            Some(Gathered::Digest(input)) => Sorted::Content((claim, input)),
         }
     }
 
@@ -161,11 +171,11 @@ impl Tick {
                 return TickReport::default();
             }
         };
-        let drafted = self.render(batch, now).await;
+        let rendered = self.render(batch, now).await;
         let mut report = TickReport::default();
         let mut enqueues: Vec<Enqueue> = Vec::new();
         let mut bytes = 0;
-        for (claim, Drafts { drafts, all_failed }) in drafted {
+        for (claim, Drafts { drafts, all_failed }) in rendered {
             if let Some(error) = all_failed {
                 report.add(self.try_again(claim, SendReason::RenderFailed, &error).await);
                 continue;
@@ -180,7 +190,7 @@ impl Tick {
                 report.add(self.end(vec![ending]).await);
                 continue;
             }
-            bytes += drafts.iter().map(|draft| draft.size()).sum::<usize>();
+            bytes += drafts.iter().map(Draft::size).sum::<usize>();
             enqueues.push(Enqueue { claim, drafts });
             if bytes >= ENQUEUE_BYTES {
                 report.add(self.enqueue(std::mem::take(&mut enqueues)).await);
@@ -198,8 +208,8 @@ impl Tick {
             batch
                 .into_iter()
                 .map(|(claim, input)| {
-                    let drafts = drafter.drafts(&input, claim.only.as_ref(), now);
-                    (claim, drafts)
+                    let made = drafter.drafts(&input, claim.only.as_ref(), now);
+                    (claim, made)
                 })
                 .collect()
         });

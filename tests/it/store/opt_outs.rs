@@ -38,7 +38,7 @@ async fn with_two_orgs(database: &TestDatabase) -> Store {
 
 /// The orgs whose message to Ann would still leave.
 async fn leaving(store: &Store) -> Vec<String> {
-    let leased = store.lease_messages(10, lease_terms(ReplicaId::random())).await.expect("leases");
+    let leased = store.lease_messages(10, lease_terms(ReplicaId::random())).await.expect("leases").messages;
     let fences: Vec<_> = leased.iter().map(Leased::fence).collect();
     let marked = store.mark_messages(&fences, Duration::from_secs(60)).await.expect("markers");
     let goes = |m: &&Leased| marked.contains(&(m.id, Marked::Sending));

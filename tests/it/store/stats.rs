@@ -8,6 +8,7 @@ use digestd::domain::message::{Disposition, Finished, MessageReason, MessageStat
 use digestd::domain::send::{SendReason, SendState};
 use digestd::domain::week::{SendKey, WeekKey};
 use digestd::store::enqueue::Enqueue;
+use digestd::store::sends::Ending;
 use digestd::store::stats::{SendCount, Tally};
 
 use crate::support::fixtures::{claim_id, draft, due_org, due_orgs, lease_terms, monday, store, terms};
@@ -25,11 +26,14 @@ both_databases! {
         store.remember_slots(&[(schedule, due[0].slot)]).await.expect("slots");
         let mut claims = store.claim(&due, claim_id(), terms(me)).await.expect("claims");
         let skipped = claims.pop().expect("three claims");
-        store.finish(skipped, SendState::Skipped, SendReason::EmptyWeek, None).await.expect("skipped");
+        let ending = Ending {
+            claim: skipped, state: SendState::Skipped, reason: SendReason::EmptyWeek, detail: None,
+        };
+        store.finish(vec![ending]).await.expect("skipped");
         let claim = claims.pop().expect("three claims");
         let drafts = (0..4).map(|n| draft(&claim, &format!("admin-{n}@example.org"))).collect();
         store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
-        let leased = store.lease_messages(3, lease_terms(me)).await.expect("leases");
+        let leased = store.lease_messages(3, lease_terms(me)).await.expect("leases").messages;
         store.mark_messages(&[leased[0].fence(), leased[1].fence()], Duration::from_secs(60)).await.expect("markers");
         let refused = Finished {
             fence: leased[0].fence(),
@@ -77,7 +81,7 @@ both_databases! {
         let claim = store.claim(&[due], claim_id(), terms(me)).await.expect("a claim").remove(0);
         let drafts = vec![draft(&claim, "ann@example.org")];
         store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
-        let lease = store.lease_messages(1, lease_terms(me)).await.expect("a lease").remove(0);
+        let lease = store.lease_messages(1, lease_terms(me)).await.expect("a lease").messages.remove(0);
         store.give_back(&[lease.fence()], Duration::from_secs(600)).await.expect("given back");
         store.clock().advance(TimeDelta::seconds(599));
         let stats = store.stats().await.expect("counts");
