@@ -78,6 +78,8 @@ pub(super) fn refused_by_us(
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn offers(lines: &[&str]) -> Offers {
@@ -107,5 +109,19 @@ mod tests {
         assert_eq!(offers(&["SIZE"]).mail_command(&from, 7, false), "MAIL FROM:<a@x.org> SIZE=7\r\n");
         let both = offers(&["SIZE", "SMTPUTF8"]).mail_command(&from, 7, true);
         assert_eq!(both, "MAIL FROM:<a@x.org> SIZE=7 SMTPUTF8\r\n");
+    }
+
+    proptest! {
+        // A line break or a bracket in an address once let a stranger add a recipient.
+        #[test]
+        fn no_address_can_add_a_command_or_a_parameter(text in r"[ -~\r\n<>é]{0,8}@[ -~\r\n<>]{0,6}x\.org") {
+            if let Ok(address) = Address::parse(&text) {
+                let command = offers(&["SIZE", "SMTPUTF8"]).mail_command(&address, 7, false);
+                let rest = command.strip_prefix("MAIL FROM:<").and_then(|rest| rest.strip_suffix("\r\n"));
+                let (path, parameters) = rest.and_then(|rest| rest.split_once('>')).unwrap();
+                prop_assert!(!path.contains(|c: char| c.is_control() || c == ' ' || c == '<'));
+                prop_assert!(parameters == " SIZE=7" || parameters == " SIZE=7 SMTPUTF8");
+            }
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{AlertDescription, ClientConfig, RootCertStore};
 use secrecy::ExposeSecret as _;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -50,17 +50,36 @@ impl Tls {
 /// Whether a failed handshake is about certificates or versions: retrying does not help, somebody
 /// has to act.
 pub(super) fn is_about_trust(error: &io::Error) -> bool {
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    matches!(
-        inner,
+    use AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
+        CertificateUnknown, HandshakeFailure, InsufficientSecurity, ProtocolVersion, UnknownCA,
+        UnrecognisedName, UnsupportedCertificate,
+    };
+    use rustls::Error as TlsError;
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<TlsError>()) {
+        Some(TlsError::AlertReceived(alert)) => matches!(
+            alert,
+            AccessDenied
+                | BadCertificate
+                | CertificateExpired
+                | CertificateRequired
+                | CertificateRevoked
+                | CertificateUnknown
+                | HandshakeFailure
+                | InsufficientSecurity
+                | ProtocolVersion
+                | UnknownCA
+                | UnrecognisedName
+                | UnsupportedCertificate
+        ),
         Some(
-            rustls::Error::InvalidCertificate(_)
-                | rustls::Error::NoCertificatesPresented
-                | rustls::Error::UnsupportedNameType
-                | rustls::Error::PeerIncompatible(_)
-                | rustls::Error::AlertReceived(_)
-        )
-    )
+            TlsError::InvalidCertificate(_)
+            | TlsError::NoCertificatesPresented
+            | TlsError::UnsupportedNameType
+            | TlsError::PeerIncompatible(_),
+        ) => true,
+        _ => false,
+    }
 }
 
 fn roots(ca_pem: Option<&str>) -> Result<RootCertStore, SettingsError> {
