@@ -16,6 +16,7 @@ mod health;
 mod page;
 mod scrape;
 mod unsubscribe;
+mod words;
 
 use std::io;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{Html, IntoResponse, Response};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::PageSettings;
+use super::words::{Language, Words};
 use crate::domain::token::Scope;
 
 const NAME: &str = "unsubscribe.html";
@@ -26,6 +27,7 @@ pub(super) const ACTION_RESUBSCRIBE: &str = "resubscribe";
 /// Renders pages.
 pub(super) struct Page {
     templates: Environment<'static>,
+    words: Words,
     settings: PageSettings,
     policy: HeaderValue,
 }
@@ -75,10 +77,10 @@ pub(super) enum Trouble {
 #[derive(Debug, Default, Serialize)]
 struct Content {
     title: String,
-    problem: Option<&'static str>,
+    problem: Option<String>,
     notice: Option<String>,
     choices: Vec<Choice>,
-    quiet: Option<&'static str>,
+    quiet: Option<String>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,7 +95,7 @@ impl Page {
         let mut templates = Environment::new();
         #[expect(clippy::expect_used, reason = "the template is a constant, and the tests render it")]
         templates.add_template(NAME, TEMPLATE).expect("a template without errors");
-        Self { templates, settings, policy: policy() }
+        Self { templates, words: Words::new(), settings, policy: policy() }
     }
 
     /// The content security policy of every answer: our style and our forms, nothing else.
@@ -101,51 +103,38 @@ impl Page {
         self.policy.clone()
     }
 
+    /// The language that the browser prefers among ours.
+    pub(super) fn language(&self, headers: &HeaderMap) -> &Language {
+        let accepted = headers.get(header::ACCEPT_LANGUAGE).and_then(|value| value.to_str().ok());
+        self.words.nearest(accepted.unwrap_or_default())
+    }
+
     /// The page of a good link.
-    pub(super) fn standing(&self, standing: Standing<'_>, done: Done) -> Response {
-        self.render(StatusCode::OK, &content(standing, done))
+    pub(super) fn standing(&self, language: &Language, standing: Standing<'_>, done: Done) -> Response {
+        self.render(StatusCode::OK, language, &content(language, standing, done))
     }
 
     /// The page that says why nothing was done.
-    pub(super) fn trouble(&self, trouble: Trouble) -> Response {
+    pub(super) fn trouble(&self, language: &Language, trouble: Trouble) -> Response {
         let (status, title, problem) = match trouble {
-            Trouble::UnknownLink => (
-                StatusCode::NOT_FOUND,
-                "This link does not work",
-                "It may have been cut off. Please use the link at the end of the latest e-mail.",
-            ),
-            Trouble::Unavailable => (
-                StatusCode::SERVICE_UNAVAILABLE,
-                "Not possible right now",
-                "Your choice could not be read or stored. Please try again in a few minutes.",
-            ),
-            Trouble::TooMany => (
-                StatusCode::TOO_MANY_REQUESTS,
-                "Not possible right now",
-                "There are too many requests at the moment. Please try again in a few minutes.",
-            ),
-            Trouble::TooLarge => (
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "Nothing was changed",
-                "More was sent than this page expects.",
-            ),
-            Trouble::Unreadable => (
-                StatusCode::BAD_REQUEST,
-                "Nothing was changed",
-                "The form did not arrive whole. Please try again.",
-            ),
+            Trouble::UnknownLink => (StatusCode::NOT_FOUND, "unknown-title", "unknown"),
+            Trouble::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "busy-title", "unavailable"),
+            Trouble::TooMany => (StatusCode::TOO_MANY_REQUESTS, "busy-title", "too-many"),
+            Trouble::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "unchanged-title", "too-large"),
+            Trouble::Unreadable => (StatusCode::BAD_REQUEST, "unchanged-title", "unreadable"),
         };
-        self.render(
-            status,
-            &Content { title: title.to_owned(), problem: Some(problem), ..Content::default() },
-        )
+        let (title, problem) = (language.say(title, None), Some(language.say(problem, None)));
+        self.render(status, language, &Content { title, problem, ..Content::default() })
     }
 
-    fn render(&self, status: StatusCode, content: &Content) -> Response {
+    fn render(&self, status: StatusCode, language: &Language, content: &Content) -> Response {
         let html = self.templates.get_template(NAME).and_then(|template| {
             template.render(context! {
+                lang => language.tag,
+                dir => language.say("dir", None),
                 product => self.settings.product.as_str(),
                 settings => self.settings.settings_url.as_deref(),
+                settings_label => language.say("settings", None),
                 style => STYLE,
                 ..Value::from(Serde(content))
             })
@@ -170,43 +159,30 @@ impl fmt::Debug for Page {
     }
 }
 
-fn content(standing: Standing<'_>, done: Done) -> Content {
-    let digest = match standing.org_name {
-        Some(name) => format!("the weekly digest of {name}"),
-        None => "this weekly digest".to_owned(),
-    };
-    let org = || choice(ACTION_ORG, format!("Stop {digest}"), false);
-    let all = |label: &str| choice(ACTION_ALL, label.to_owned(), true);
-    let again =
-        || choice(ACTION_RESUBSCRIBE, format!("Get {digest} again"), standing.org_off && !standing.all_off);
+fn content(language: &Language, standing: Standing<'_>, done: Done) -> Content {
+    let say = |id| language.say(id, standing.org_name);
+    let choice = |action, label, second| Choice { action, label: say(label), second };
     let off = standing.org_off || standing.all_off;
     let title = match (done, off) {
-        (Done::Nothing, false) => "Unsubscribe?",
-        (Done::Stored, false) => "You are subscribed again",
-        (_, true) => "You are unsubscribed",
+        (Done::Nothing, false) => "ask-title",
+        (Done::Stored, false) => "on-title",
+        (_, true) => "off-title",
     };
-    let notice = if standing.all_off {
-        "You will get no more digests from here.".to_owned()
-    } else if standing.org_off {
-        format!("You will not get {digest} any more.")
-    } else if done == Done::Stored {
-        format!("You will get {digest} again.")
-    } else {
-        format!("You get {digest} by e-mail.")
+    let notice = match (standing.all_off, standing.org_off, done) {
+        (true, _, _) => "is-off-all",
+        (false, true, _) => "is-off-org",
+        (false, false, Done::Stored) => "now-on",
+        (false, false, Done::Nothing) => "is-on",
     };
     let choices = if standing.all_off {
-        vec![again()]
+        vec![choice(ACTION_RESUBSCRIBE, "again", false)]
     } else if standing.org_off {
-        vec![again(), all("Stop all other digests, too")]
+        vec![choice(ACTION_RESUBSCRIBE, "again", true), choice(ACTION_ALL, "stop-others", true)]
     } else {
-        vec![org(), all("Stop all digests from here")]
+        vec![choice(ACTION_ORG, "stop-org", false), choice(ACTION_ALL, "stop-all", true)]
     };
-    let quiet = off.then_some("Messages that are on their way already may still arrive.");
-    Content { title: title.to_owned(), problem: None, notice: Some(notice), choices, quiet }
-}
-
-fn choice(action: &'static str, label: String, second: bool) -> Choice {
-    Choice { action, label, second }
+    let quiet = off.then(|| say("on-their-way"));
+    Content { title: say(title), problem: None, notice: Some(say(notice)), choices, quiet }
 }
 
 fn policy() -> HeaderValue {
@@ -223,14 +199,16 @@ mod tests {
     use super::*;
 
     fn shown(org_off: bool, all_off: bool, done: Done) -> String {
-        let content = content(Standing { org_name: Some("Acme"), org_off, all_off }, done);
+        let words = Words::new();
+        let content =
+            content(words.nearest("en"), Standing { org_name: Some("Acme"), org_off, all_off }, done);
         let actions: Vec<_> = content.choices.iter().map(|c| c.action).collect();
         format!("{} | {} | {}", content.title, content.notice.unwrap_or_default(), actions.join(" "))
     }
 
     #[test]
     fn the_page_says_what_is_and_offers_the_rest() {
-        let digest = "the weekly digest of Acme";
+        let digest = "the weekly digest of \u{2068}Acme\u{2069}";
         assert_eq!(
             shown(false, false, Done::Nothing),
             format!("Unsubscribe? | You get {digest} by e-mail. | org all")

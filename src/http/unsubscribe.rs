@@ -14,6 +14,7 @@ use tokio::time::timeout;
 
 use super::gate::Gate;
 use super::page::{ACTION_ALL, ACTION_ORG, ACTION_RESUBSCRIBE, Done, Standing, Trouble};
+use super::words::Language;
 use super::{HttpState, Shared};
 use crate::domain::token::{Opened, Scope, UNSUBSCRIBE_PATH};
 use crate::metrics::OptOutChange;
@@ -35,8 +36,8 @@ enum Action {
 }
 
 /// Shows the page; changes nothing.
-pub(super) async fn show(State(state): State<HttpState>, uri: Uri) -> Response {
-    answer(&state.0, &uri, |_| None).await
+pub(super) async fn show(State(state): State<HttpState>, uri: Uri, headers: HeaderMap) -> Response {
+    answer(&state.0, &uri, &headers, |_| None).await
 }
 
 /// Does what the page's buttons or a mail program's one click ask for.
@@ -47,23 +48,32 @@ pub(super) async fn act(
     body: Result<Bytes, BytesRejection>,
 ) -> Response {
     match body {
-        Ok(body) => answer(&state.0, &uri, |opened| Some(action(&headers, &body, opened.scope))).await,
+        Ok(body) => {
+            answer(&state.0, &uri, &headers, |opened| Some(action(&headers, &body, opened.scope))).await
+        }
         Err(refused) => {
             let large = refused.into_response().status() == StatusCode::PAYLOAD_TOO_LARGE;
-            state.0.page.trouble(if large { Trouble::TooLarge } else { Trouble::Unreadable })
+            let trouble = if large { Trouble::TooLarge } else { Trouble::Unreadable };
+            state.0.page.trouble(state.0.page.language(&headers), trouble)
         }
     }
 }
 
-async fn answer(shared: &Shared, uri: &Uri, action: impl FnOnce(Opened) -> Option<Action>) -> Response {
+async fn answer(
+    shared: &Shared,
+    uri: &Uri,
+    headers: &HeaderMap,
+    action: impl FnOnce(Opened) -> Option<Action>,
+) -> Response {
+    let language = shared.page.language(headers);
     let token = uri.path().strip_prefix(UNSUBSCRIBE_PATH).unwrap_or_default();
     let Some(opened) = shared.keys.open(token) else {
-        return shared.page.trouble(Trouble::UnknownLink);
+        return shared.page.trouble(language, Trouble::UnknownLink);
     };
     if !shared.gate.admit() {
-        return retry_later(shared.page.trouble(Trouble::TooMany), Gate::retry_after());
+        return retry_later(shared.page.trouble(language, Trouble::TooMany), Gate::retry_after());
     }
-    match timeout(PATIENCE, work(shared, opened, action(opened))).await {
+    match timeout(PATIENCE, work(shared, language, opened, action(opened))).await {
         Ok(Ok(response)) => response,
         Ok(Err(error)) => {
             shared.metrics.store_error(error.class());
@@ -71,20 +81,25 @@ async fn answer(shared: &Shared, uri: &Uri, action: impl FnOnce(Opened) -> Optio
                 error = &error as &dyn std::error::Error,
                 "An unsubscribe link could not be served"
             );
-            retry_later(shared.page.trouble(Trouble::Unavailable), RETRY_AFTER)
+            retry_later(shared.page.trouble(language, Trouble::Unavailable), RETRY_AFTER)
         }
         Err(_) => {
             tracing::warn!("An unsubscribe link could not be served in time");
-            retry_later(shared.page.trouble(Trouble::Unavailable), RETRY_AFTER)
+            retry_later(shared.page.trouble(language, Trouble::Unavailable), RETRY_AFTER)
         }
     }
 }
 
-async fn work(shared: &Shared, opened: Opened, action: Option<Action>) -> Result<Response, StoreError> {
+async fn work(
+    shared: &Shared,
+    language: &Language,
+    opened: Opened,
+    action: Option<Action>,
+) -> Result<Response, StoreError> {
     let _turn = shared.gate.turn().await;
     let store = &shared.store;
     let Some(subscription) = store.subscription(opened.subscription).await? else {
-        return Ok(shared.page.trouble(Trouble::UnknownLink));
+        return Ok(shared.page.trouble(language, Trouble::UnknownLink));
     };
     let done = match action {
         None => Done::Nothing,
@@ -97,7 +112,7 @@ async fn work(shared: &Shared, opened: Opened, action: Option<Action>) -> Result
     // The org may be gone, or known to the application's database only: then the page names none.
     let orgs = store.org_rows(&[subscription.org.as_str()]).await?;
     let name = orgs.first().map(|org| org.name.as_str());
-    Ok(shared.page.standing(Standing::of(name, &scopes), done))
+    Ok(shared.page.standing(language, Standing::of(name, &scopes), done))
 }
 
 async fn apply(shared: &Shared, subscription: &Subscription, action: Action) -> Result<(), StoreError> {

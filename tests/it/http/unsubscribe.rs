@@ -135,6 +135,15 @@ both_databases! {
         insta::assert_snapshot!("page", page.body);
     }
 
+    async fn the_page_speaks_the_browser_s_language(database: TestDatabase) {
+        let (_store, web) = world(&database).await;
+        let path = web.path("org-0000", "ann@example.org", Scope::Org);
+        let german = web.ask("GET", &path, &[("accept-language", "fr;q=0.9, de-AT")], b"").await;
+        assert!(german.body.contains("<html lang=\"de\" dir=\"ltr\">") && german.body.contains("Abbestellen?"));
+        let arabic = web.ask("GET", &path, &[("accept-language", "ar")], b"").await;
+        assert!(arabic.body.contains("<html lang=\"ar\" dir=\"rtl\">"), "{}", arabic.body);
+    }
+
     async fn what_could_not_be_stored_is_not_called_stored(database: TestDatabase) {
         let (store, web) = world(&database).await;
         let path = web.path("org-0000", "ann@example.org", Scope::Org);
