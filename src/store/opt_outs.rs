@@ -36,6 +36,17 @@ pub struct OptOut {
     pub source: String,
 }
 
+/// An application's word that an admin wants an org's digest.
+#[derive(Debug, Clone, Copy)]
+pub struct OptIn<'a> {
+    /// The address in its normal form.
+    pub address: &'a str,
+    /// Whose digest.
+    pub org: &'a OrgId,
+    /// Since when.
+    pub at: DateTime<Utc>,
+}
+
 const SUBSCRIPTION: &str = "
     SELECT org_id, user_id, address
     FROM digestd.subscriptions
@@ -71,6 +82,16 @@ const OF: &str = "
     JOIN {each}($1) AS u ON o.address = u.value->>'address'
     ORDER BY o.address, o.org_id";
 
+/// The time is compared for equality too, so that an opt-out said again meanwhile stays.
+const OVERRULE: &str = "
+    DELETE FROM digestd.opt_outs AS o
+    WHERE (o.address, o.org_id, o.at) IN (
+        SELECT p.address, p.org_id, p.at
+        FROM digestd.opt_outs AS p
+        JOIN {each}($1) AS u ON p.address = u.value->>'address' AND p.org_id = u.value->>'org'
+        WHERE p.at < {epoch} + CAST(u.value->>'at' AS BIGINT){ms}
+    )";
+
 /// The first replica's key stays: the condition and the write are one statement.
 const MAKE_KEY: &str = "
     UPDATE digestd.installation
@@ -84,6 +105,13 @@ const KEY: &str = "
 #[derive(Serialize)]
 struct AddressKey<'a> {
     address: &'a str,
+}
+
+#[derive(Serialize)]
+struct OptInRow<'a> {
+    address: &'a str,
+    org: &'a str,
+    at: i64,
 }
 
 impl Store {
@@ -148,6 +176,19 @@ impl Store {
         .map_err(StoreError::doing("subscribing again"))
     }
 
+    /// Removes the opt-outs of one org's digest that are older than the admin's opt-in to it. An opt-out of
+    /// all digests stays until the person takes it back: an opt-in to one org says nothing of the others.
+    pub async fn overrule_opt_outs(&self, opt_ins: &[OptIn<'_>]) -> Result<u64, StoreError> {
+        let rows: Vec<OptInRow<'_>> = opt_ins
+            .iter()
+            .map(|o| OptInRow { address: o.address, org: o.org.as_str(), at: o.at.timestamp_millis() })
+            .collect();
+        run!(self, write, db => {
+            sqlx::query(self.sql(OVERRULE)).bind(Json(&rows)).execute(db).await.map(|done| done.rows_affected())
+        })
+        .map_err(StoreError::doing("overruling opt-outs"))
+    }
+
     /// What keeps this org's digest from this address: one scope, or both, or nothing.
     pub async fn scopes_opted_out(&self, address: &Address, org: &OrgId) -> Result<Vec<Scope>, StoreError> {
         let rows = self.opt_outs_of(&[address.normal()]).await?;
@@ -180,7 +221,8 @@ impl Store {
     }
 
     /// The installation's own key of unsubscribe links, made by whichever replica asks first.
-    /// Links keep working over restarts and on all replicas.
+    /// Links keep working over restarts and on all replicas. Where keys are configured, this one goes
+    /// last into the ring, so that links from before they were configured keep working too.
     pub async fn unsubscribe_key(&self) -> Result<SecretString, StoreError> {
         // Two random UUIDs hold 244 random bits.
         let fresh = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());

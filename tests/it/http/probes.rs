@@ -15,7 +15,7 @@ use crate::support::web::Web;
 both_databases! {
     async fn a_loop_without_progress_makes_the_process_unhealthy(database: TestDatabase) {
         let web = Web::start(&store(&database).await).await;
-        let _well = web.progress.watch("tick", Duration::from_secs(60));
+        let _well = web.progress.watch("tick", Duration::from_mins(1));
         assert_eq!(web.get("/healthz").await.status, 200);
         let stuck = web.progress.watch("deliver", Duration::ZERO);
         crate::support::eventually("an unhealthy answer", Duration::from_secs(5), async || {
@@ -75,6 +75,14 @@ both_databases! {
         let answer = web.ask("GET", "/metrics", &accept, b"").await;
         assert!(answer.headers["content-type"].starts_with("application/openmetrics-text"));
         assert!(answer.body.contains("# EOF"), "{}", answer.body);
+    }
+
+    async fn the_server_stops_although_a_visitor_says_nothing(database: TestDatabase) {
+        let mut web = Web::start(&store(&database).await).await;
+        assert_eq!(web.get("/healthz").await.status, 200);
+        let _silent = tokio::net::TcpStream::connect(web.address).await.expect("a connection");
+        web.stop(Duration::from_secs(10)).await;
+        assert!(tokio::net::TcpStream::connect(web.address).await.is_err());
     }
 
     async fn metrics_are_served_while_the_database_is_away(database: TestDatabase) {

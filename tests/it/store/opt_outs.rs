@@ -9,6 +9,7 @@ use digestd::domain::message::{Leased, MessageState};
 use digestd::domain::token::{KeyRing, Scope, SubscriptionRef};
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
+use digestd::store::opt_outs::OptIn;
 use digestd::store::outbox::Marked;
 use secrecy::ExposeSecret;
 
@@ -40,7 +41,7 @@ async fn with_two_orgs(database: &TestDatabase) -> Store {
 async fn leaving(store: &Store) -> Vec<String> {
     let leased = store.lease_messages(10, lease_terms(ReplicaId::random())).await.expect("leases").messages;
     let fences: Vec<_> = leased.iter().map(Leased::fence).collect();
-    let marked = store.mark_messages(&fences, Duration::from_secs(60)).await.expect("markers");
+    let marked = store.mark_messages(&fences, Duration::from_mins(1)).await.expect("markers");
     let goes = |m: &&Leased| marked.contains(&(m.id, Marked::Sending));
     leased.iter().filter(goes).map(|m| m.org.to_string()).collect()
 }
@@ -92,6 +93,20 @@ both_databases! {
         assert_eq!((rows[0].at, rows[0].source.as_str()), (monday() + TimeDelta::hours(1), "link"));
         assert!(store.remove_opt_out(&ann(), None).await.expect("removed"));
         assert!(!store.remove_opt_out(&ann(), None).await.expect("no error"));
+    }
+
+    async fn a_later_opt_in_of_the_application_overrules_that_org_s_opt_out_only(database: TestDatabase) {
+        let store = store(&database).await;
+        let (first, second) = (org("a"), org("b"));
+        for opted_out in [None, Some(&first), Some(&second)] {
+            store.opt_out(&ann(), opted_out, "link").await.expect("stored");
+        }
+        let opt_in = |org, at| OptIn { address: "ann@example.org", org, at };
+        let (earlier, later) = (monday() - TimeDelta::hours(1), monday() + TimeDelta::hours(1));
+        let opt_ins = [opt_in(&first, later), opt_in(&second, earlier), opt_in(&second, monday())];
+        assert_eq!(store.overrule_opt_outs(&opt_ins).await.expect("a look"), 1);
+        let rest = store.opt_outs_of(&["ann@example.org"]).await.expect("a look");
+        assert_eq!(rest.into_iter().map(|o| o.org).collect::<Vec<_>>(), [None, Some(second)]);
     }
 
     async fn opt_outs_are_listed_page_by_page(database: TestDatabase) {

@@ -34,7 +34,7 @@ both_databases! {
         let drafts = (0..4).map(|n| draft(&claim, &format!("admin-{n}@example.org"))).collect();
         store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
         let leased = store.lease_messages(3, lease_terms(me)).await.expect("leases").messages;
-        store.mark_messages(&[leased[0].fence(), leased[1].fence()], Duration::from_secs(60)).await.expect("markers");
+        store.mark_messages(&[leased[0].fence(), leased[1].fence()], Duration::from_mins(1)).await.expect("markers");
         let refused = Finished {
             fence: leased[0].fence(),
             disposition: Disposition::Failed(MessageReason::Refused),
@@ -82,7 +82,7 @@ both_databases! {
         let drafts = vec![draft(&claim, "ann@example.org")];
         store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
         let lease = store.lease_messages(1, lease_terms(me)).await.expect("a lease").messages.remove(0);
-        store.give_back(&[lease.fence()], Duration::from_secs(600)).await.expect("given back");
+        store.give_back(&[lease.fence()], Duration::from_mins(10)).await.expect("given back");
         store.clock().advance(TimeDelta::seconds(599));
         let stats = store.stats().await.expect("counts");
         assert_eq!(stats.oldest_due, TimeDelta::zero());

@@ -1,7 +1,10 @@
 //! The HTTP server of the daemon in this process, and a client that says exactly what it is told to.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use digestd::domain::address::Address;
 use digestd::domain::ids::OrgId;
@@ -12,7 +15,8 @@ use digestd::progress::Progress;
 use digestd::store::Store;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// A server that stops when this is dropped.
 pub struct Web {
@@ -20,7 +24,8 @@ pub struct Web {
     pub keys: KeyRing,
     pub metrics: Metrics,
     pub progress: Progress,
-    _stop: DropGuard,
+    stop: CancellationToken,
+    served: JoinHandle<io::Result<()>>,
 }
 
 /// An answer.
@@ -41,8 +46,15 @@ impl Web {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
-        tokio::spawn(serve(listener, state, stop.clone()));
-        Self { address, keys, metrics, progress, _stop: stop.drop_guard() }
+        let served = tokio::spawn(serve(listener, state, stop.clone()));
+        Self { address, keys, metrics, progress, stop, served }
+    }
+
+    /// Stops it and waits until it has.
+    pub async fn stop(&mut self, within: Duration) {
+        self.stop.cancel();
+        let ended = tokio::time::timeout(within, &mut self.served).await.expect("an end in time");
+        ended.expect("no panic").expect("no error");
     }
 
     /// The path of a link that the daemon would put into a mail.
@@ -67,9 +79,9 @@ impl Web {
         let mut request =
             format!("{method} {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.address);
         for (name, value) in headers {
-            request.push_str(&format!("{name}: {value}\r\n"));
+            write!(request, "{name}: {value}\r\n").expect("a String");
         }
-        request.push_str(&format!("content-length: {}\r\n\r\n", body.len()));
+        write!(request, "content-length: {}\r\n\r\n", body.len()).expect("a String");
         let mut bytes = request.into_bytes();
         bytes.extend(body);
         self.raw(&bytes).await.expect("an answer")
@@ -83,6 +95,12 @@ impl Web {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer).await;
         parse(&String::from_utf8_lossy(&answer))
+    }
+}
+
+impl Drop for Web {
+    fn drop(&mut self) {
+        self.stop.cancel();
     }
 }
 
