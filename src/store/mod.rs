@@ -20,6 +20,7 @@ pub mod directory;
 pub mod enqueue;
 mod error;
 pub mod import;
+pub mod manual;
 pub mod migrate;
 pub mod opt_outs;
 pub mod outbox;

@@ -1,6 +1,7 @@
 //! The store, on both databases.
 
 mod claims;
+mod manual;
 mod opt_outs;
 mod outbox;
 mod stats;
