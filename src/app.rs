@@ -326,10 +326,13 @@ fn overrides_of(relay: &Relay) -> Overrides {
     }
 }
 
-/// Where mail goes.
+/// Where mail goes. A folder is made if it is missing.
 pub fn transport_of(relay: &Relay) -> Result<Transport, AppError> {
     let smtp = match &relay.url {
-        RelayUrl::Directory(folder) => return Ok(Transport::Folder(MailFolder::new(folder.clone()))),
+        RelayUrl::Directory(folder) => {
+            fs::create_dir_all(folder).map_err(|error| AppError::File(folder.display().to_string(), error))?;
+            return Ok(Transport::Folder(MailFolder::new(folder.clone())));
+        }
         RelayUrl::Smtp(smtp) => smtp,
     };
     let tls = match smtp.security {

@@ -1,1 +1,162 @@
-//! What a person types. The only module that prints.
+//! What a person types: one file per command, and nothing else prints.
+
+mod check;
+mod completions;
+mod failure;
+mod healthcheck;
+mod import;
+mod inbox;
+mod migrate;
+mod out;
+mod preview;
+mod resend;
+mod run;
+mod session;
+mod status;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
+
+use crate::domain::zone;
+use crate::lifecycle::Exit;
+use crate::store;
+
+/// Sends every organisation its weekly digest, once, from any number of identical replicas.
+#[derive(Debug, Parser)]
+#[command(
+    name = "digestd",
+    disable_version_flag = true,
+    disable_help_subcommand = true,
+    arg_required_else_help = true,
+    after_help = "Examples:
+  digestd run --config /etc/digestd.toml    run a replica; start as many as you like
+  digestd check                             see whether it would work
+  digestd preview --org acme                read what acme's admins would get
+  digestd resend --org acme --to ann@acme.example
+
+Without --config and DIGESTD_CONFIG, state is kept in ./digestd.db and mails are written to ./mail/.
+Every key can also be set by a variable: DIGESTD__RELAY__URL is relay.url.
+
+Exit codes: 0 done, 1 found something wrong, 64 wrong arguments, 65 unusable data,
+69 a server is not there, 70 a fault of digestd's, 78 unusable configuration."
+)]
+pub struct Cli {
+    #[command(flatten)]
+    global: Global,
+    /// Print the versions of digestd, its time zone rules and SQLite
+    #[arg(short = 'V', long)]
+    version: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+/// What every command takes.
+#[derive(Debug, Args)]
+struct Global {
+    // Help is shown as it stands, so that there are no backticks in it.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        help = "The configuration file; DIGESTD_CONFIG names it too"
+    )]
+    config: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a replica until it is told to stop
+    Run,
+    /// Bring the database's schema up to date
+    Migrate(migrate::Arguments),
+    /// Fill the built-in directory from a CSV or JSON Lines file
+    Import(import::Arguments),
+    /// Try everything that a replica needs, and say what is wrong
+    Check(check::Arguments),
+    /// Show what an org's digest looks like; sends nothing and leaves no trace
+    Preview(preview::Arguments),
+    /// Send an org's digest once more
+    Resend(resend::Arguments),
+    /// Show replicas, sends, messages and the relay
+    Status(status::Arguments),
+    /// Ask the replica on this machine whether it is well
+    Healthcheck,
+    /// Receive mails in a small inbox, for trying things out
+    Inbox(inbox::Arguments),
+    /// Print a completion script for a shell
+    Completions(completions::Arguments),
+}
+
+impl Cli {
+    /// Parses arguments. `Err` holds the code to end with: help was asked for and printed, or the
+    /// arguments were wrong and that was said.
+    pub fn from_arguments(arguments: impl IntoIterator<Item = OsString>) -> Result<Self, Exit> {
+        Self::try_parse_from(arguments).map_err(|error| {
+            // clap chooses the right stream; if that is closed, nobody is there to be told.
+            drop(error.print());
+            if error.use_stderr() { Exit::Usage } else { Exit::Ok }
+        })
+    }
+
+    /// Runs the command and says how to end.
+    pub async fn run(self) -> Exit {
+        let outcome = match self.command {
+            None if self.version => version().await,
+            None => Ok(help()),
+            Some(command) => dispatch(&self.global, command).await,
+        };
+        outcome.unwrap_or_else(|error| failure::report(&error))
+    }
+}
+
+async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
+    match command {
+        Command::Run => run::run(global).await,
+        Command::Migrate(arguments) => migrate::run(global, &arguments).await,
+        Command::Import(arguments) => import::run(global, &arguments).await,
+        Command::Check(arguments) => check::run(global, &arguments).await,
+        Command::Preview(arguments) => preview::run(global, &arguments).await,
+        Command::Resend(arguments) => resend::run(global, &arguments).await,
+        Command::Status(arguments) => status::run(global, &arguments).await,
+        Command::Healthcheck => healthcheck::run(global).await,
+        Command::Inbox(arguments) => inbox::run(&arguments).await,
+        Command::Completions(arguments) => Ok(completions::run(&arguments)),
+    }
+}
+
+async fn version() -> anyhow::Result<Exit> {
+    out::data(format_args!("digestd {}", env!("CARGO_PKG_VERSION")));
+    out::data(format_args!("time zones {}", zone::tzdb_version()));
+    out::data(format_args!("SQLite {}", store::connect::sqlite_version().await?));
+    Ok(Exit::Ok)
+}
+
+fn help() -> Exit {
+    out::note(Cli::command().render_help());
+    Exit::Usage
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_are_sound() {
+        Cli::command().debug_assert();
+    }
+
+    fn exit(arguments: &[&str]) -> Option<Exit> {
+        Cli::from_arguments(arguments.iter().map(OsString::from)).err()
+    }
+
+    #[test]
+    fn wrong_arguments_end_with_the_code_for_usage() {
+        assert_eq!(exit(&["digestd", "rnu"]), Some(Exit::Usage));
+        assert_eq!(exit(&["digestd", "import", "orgs"]), Some(Exit::Usage));
+        assert_eq!(exit(&["digestd", "--help"]), Some(Exit::Ok));
+        assert_eq!(exit(&["digestd", "--config", "a.toml", "run"]), None);
+        assert_eq!(exit(&["digestd", "run", "--config", "a.toml"]), None);
+    }
+}

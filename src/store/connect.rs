@@ -1,13 +1,14 @@
 //! Opening the database.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use secrecy::{ExposeSecret, SecretString};
-use sqlx::ConnectOptions as _;
 use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::{Postgres, Sqlite, Store, StoreError};
 use crate::clock::Clock;
@@ -17,6 +18,8 @@ use crate::clock::Clock;
 const SQLITE_BUSY: Duration = Duration::from_secs(10);
 /// How long a statement waits for a free connection before it counts as a failure.
 const ACQUIRE: Duration = Duration::from_secs(10);
+/// How long a single try to connect may take.
+const TRY_CONNECT: Duration = Duration::from_secs(5);
 /// SQLite readers; the file has one writer whatever we ask for.
 const SQLITE_READERS: u32 = 4;
 /// The size that an idle WAL file is cut back to, in bytes.
@@ -29,6 +32,15 @@ pub enum DatabaseKind {
     Postgres,
     /// SQLite.
     Sqlite,
+}
+
+impl fmt::Display for DatabaseKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Postgres => "PostgreSQL",
+            Self::Sqlite => "SQLite",
+        })
+    }
 }
 
 /// What is needed to open the database.
@@ -63,6 +75,34 @@ impl Store {
             Target::Sqlite(path) => Ok(open_sqlite(path, options)),
         }
     }
+
+    /// Opens one connection beside the pool and closes it again. The pool would only say that it has
+    /// waited long enough; this says what went wrong.
+    pub async fn try_connect(&self) -> Result<(), StoreError> {
+        let doing = "opening a connection";
+        let tried = async {
+            match self {
+                Self::Postgres(inner) => inner.pool.connect_options().connect().await?.close().await,
+                Self::Sqlite(inner) => inner.read.connect_options().connect().await?.close().await,
+            }
+        };
+        let late = || Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+        tokio::time::timeout(TRY_CONNECT, tried)
+            .await
+            .unwrap_or_else(|_| late())
+            .map_err(StoreError::doing(doing))
+    }
+}
+
+/// The release of the SQLite library inside this program.
+pub async fn sqlite_version() -> Result<String, StoreError> {
+    let doing = "asking SQLite for its version";
+    let options = SqliteConnectOptions::new().in_memory(true);
+    let mut connection = options.connect().await.map_err(StoreError::doing(doing))?;
+    sqlx::query_scalar("SELECT sqlite_version()")
+        .fetch_one(&mut connection)
+        .await
+        .map_err(StoreError::doing(doing))
 }
 
 fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, StoreError> {

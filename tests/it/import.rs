@@ -1,5 +1,6 @@
 //! Import: all of a file or nothing, with every fault told by its line.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use chrono::{DateTime, Utc};
@@ -91,7 +92,7 @@ both_databases! {
         let store = store(&database).await;
         let mut text = ORGS.to_owned();
         for n in 0..2_500 {
-            text.push_str(&format!("org-{n},Org {n},UTC\n"));
+            writeln!(text, "org-{n},Org {n},UTC").expect("a string grows");
         }
         text.push_str("last,Last,Europe/Berln\n");
         let refused = load(&store, ImportTable::Orgs, &file(&database, "orgs.csv", text)).await;
@@ -106,7 +107,7 @@ both_databases! {
         let mut text = "id,org_id,email\n".to_owned();
         for n in 0..2_100 {
             let org = match n { 5 => "nope", 2_050 => "neither", _ => "acme" };
-            text.push_str(&format!("{n},{org},a{n}@example.org\n"));
+            writeln!(text, "{n},{org},a{n}@example.org").expect("a string grows");
         }
         let refused = load(&store, ImportTable::Admins, &file(&database, "admins.csv", text)).await;
         insta::assert_snapshot!(refused.expect_err("unknown orgs"), @"

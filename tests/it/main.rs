@@ -5,6 +5,7 @@
 mod support;
 
 mod calendar;
+mod cli;
 mod config;
 mod hard_days;
 mod http;

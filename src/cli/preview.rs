@@ -1,0 +1,179 @@
+//! `digestd preview`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+use clap::Args;
+use secrecy::SecretString;
+
+use super::failure::Misuse;
+use super::session::{self, OrgWeek};
+use super::{Global, out};
+use crate::app;
+use crate::domain::address::Address;
+use crate::domain::digest::{DigestInput, Recipient, Rendered};
+use crate::domain::ids::UserId;
+use crate::domain::message::MessageUid;
+use crate::domain::token::{KeyRing, Scope, SubscriptionRef};
+use crate::domain::week::{SendKey, WeekKey};
+use crate::lifecycle::Exit;
+use crate::render::Links;
+use crate::source::{Gathered, Question, Source};
+use crate::tick::drafts::Drafter;
+
+/// Signs the links of previews and nothing else, so that no click on one opts anybody out.
+const PREVIEW_KEY: &str = "previews are signed by a key that opens nothing";
+/// Who reads the preview of an org that has nobody to mail.
+const NOBODY: (&str, &str) = ("preview", "preview@example.org");
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Nothing is sent and nothing is written to the database. Links to unsubscribe do not work.
+
+Examples:
+  digestd preview --org acme
+  digestd preview --org acme --week 2026-W28 --out previews --as ann@acme.example"
+)]
+pub(super) struct Arguments {
+    /// The org
+    #[arg(long, value_name = "ID")]
+    org: String,
+    /// The week in which the digest goes out, such as 2026-W28; by default that of the newest slot
+    #[arg(long, value_name = "WEEK", value_parser = session::parse_week)]
+    week: Option<WeekKey>,
+    /// Write HTML, text and the whole mail into this folder instead of printing the text
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The admin who reads it, by id or address; by default the first
+    #[arg(long = "as", value_name = "ADMIN")]
+    reader: Option<String>,
+}
+
+/// One mail in all its forms.
+struct Previewed {
+    rendered: Rendered,
+    eml: Vec<u8>,
+}
+
+pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let config = session::configure(global)?;
+    let store = session::open_untouched(&config).await?;
+    let source = app::source_of(&config, &store);
+    let found = OrgWeek::find(&config, &store, &source, &arguments.org, arguments.week).await?;
+    let input = gather(&source, &found).await?;
+    let keys = KeyRing::new(&[SecretString::from(PREVIEW_KEY)])?;
+    let drafter = app::drafter_of(&config, keys)?;
+    let previewed = render(&drafter, &input, arguments.reader.as_deref(), &found)?;
+    match &arguments.out {
+        None => {
+            out::data(format_args!("Subject: {}\n", previewed.rendered.subject));
+            out::data(previewed.rendered.text.trim_end());
+        }
+        Some(folder) => {
+            let stem = format!("{}-{}", file_name(found.org.as_str()), found.slot.week);
+            write(folder, &stem, &previewed)?;
+        }
+    }
+    Ok(Exit::Ok)
+}
+
+/// What the digest would be made of. Whoever opted in after the slot is shown too: the question
+/// is how it looks.
+async fn gather(source: &Source, found: &OrgWeek) -> anyhow::Result<DigestInput> {
+    let question = Question {
+        orgs: std::slice::from_ref(&found.org),
+        key: SendKey::Week(found.slot.week),
+        slot_at: found.slot.at.max(found.now),
+        period: &found.period,
+    };
+    let gathered = source.gather(&question).await?.remove(&found.org);
+    match gathered {
+        Some(Gathered::Digest(input)) => Ok(*input),
+        Some(Gathered::BadZone(error)) => Err(error).context("the org has no usable time zone"),
+        None => Err(Misuse::new(format!("there is no active org “{}”", found.org)).into()),
+    }
+}
+
+fn render(
+    drafter: &Drafter,
+    input: &DigestInput,
+    reader: Option<&str>,
+    found: &OrgWeek,
+) -> anyhow::Result<Previewed> {
+    let recipient = choose(input, reader)?;
+    let address = match &recipient.address {
+        Ok(address) => address.clone(),
+        Err(broken) => return Err(broken.error).context("this admin's address cannot be used"),
+    };
+    let token = drafter.keys.sign(SubscriptionRef::derive(&input.org, address.normal()), Scope::Org);
+    let links = Links { unsubscribe: token.link(&drafter.public_url), settings: None };
+    let rendered = drafter.templates.render(input, &recipient, &links, &drafter.brand)?;
+    let uid = MessageUid::derive(&input.org, input.key, address.normal());
+    let eml = drafter.bytes(input, &recipient, &address, &uid, found.now)?;
+    Ok(Previewed { rendered, eml })
+}
+
+fn choose(input: &DigestInput, reader: Option<&str>) -> anyhow::Result<Recipient> {
+    let Some(reader) = reader else {
+        let usable = input.recipients.iter().find(|recipient| recipient.address.is_ok());
+        return usable.cloned().map_or_else(nobody, Ok);
+    };
+    let wanted = Address::parse(reader).ok();
+    let has_address = |recipient: &Recipient| {
+        let address = recipient.address.as_ref().ok().map(Address::normal);
+        address.is_some() && address == wanted.as_ref().map(Address::normal)
+    };
+    input
+        .recipients
+        .iter()
+        .find(|recipient| recipient.user.as_str() == reader || has_address(recipient))
+        .cloned()
+        .ok_or_else(|| {
+            Misuse::new(format!("“{reader}” is no recipient of {}", input.org))
+                .hint("recipients are active admins who want the digest")
+                .into()
+        })
+}
+
+fn nobody() -> anyhow::Result<Recipient> {
+    out::note("note: the org has no recipient with a usable address; this is what one would get");
+    let (user, address) = NOBODY;
+    Ok(Recipient {
+        user: UserId::parse(user)?,
+        address: Ok(Address::parse(address)?),
+        name: None,
+        locale: None,
+    })
+}
+
+fn write(folder: &Path, stem: &str, previewed: &Previewed) -> anyhow::Result<()> {
+    std::fs::create_dir_all(folder).with_context(|| format!("making the folder {}", folder.display()))?;
+    let Previewed { rendered, eml } = previewed;
+    for (ending, bytes) in
+        [("html", rendered.html.as_bytes()), ("txt", rendered.text.as_bytes()), ("eml", eml)]
+    {
+        let path = folder.join(format!("{stem}.{ending}"));
+        std::fs::write(&path, bytes).with_context(|| format!("writing {}", path.display()))?;
+        out::data(path.display());
+    }
+    Ok(())
+}
+
+/// An id is anybody's text; a file name stays inside its folder.
+fn file_name(id: &str) -> String {
+    let harmless = |c: char| if c.is_alphanumeric() || "-_.@".contains(c) { c } else { '_' };
+    let name: String = id.chars().take(80).map(harmless).collect();
+    if name.starts_with('.') { format!("_{name}") } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::file_name;
+
+    #[test]
+    fn a_file_name_stays_inside_its_folder() {
+        assert_eq!(file_name("acme-1"), "acme-1");
+        assert_eq!(file_name("../../etc/passwd"), "_.._.._etc_passwd");
+        assert_eq!(file_name("a/b c"), "a_b_c");
+    }
+}
