@@ -214,7 +214,7 @@ impl Tick {
                 .collect()
         });
         match rendering.await {
-            Ok(drafted) => drafted,
+            Ok(done) => done,
             // Panics are caught per recipient; one outside of that leaves the claims to be taken over.
             Err(error) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "rendering a batch panicked");
