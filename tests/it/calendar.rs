@@ -134,8 +134,7 @@ fn around_every_change_of_every_zone_s_clocks_the_newest_slot_is_the_greatest_no
     let mut checked = 0;
     for zone in every_zone() {
         // Three years hold every kind of change that a zone still makes; the rest repeats them.
-        for change in
-            changes(&zone).into_iter().filter(|change| change.to_string() > "2024".to_owned()).take(6)
+        for change in changes(&zone).into_iter().filter(|change| change.to_string().as_str() > "2024").take(6)
         {
             for local in times_near(&zone, change) {
                 let weekday = local.weekday();

@@ -27,7 +27,8 @@ fn figure(label: &str, value: u64, previous: Option<u64>) -> Figure {
 }
 
 fn row(columns: serde_json::Value) -> Row {
-    columns.as_object().unwrap().clone()
+    let serde_json::Value::Object(columns) = columns else { panic!("a row is an object") };
+    columns
 }
 
 fn section(title: &str, body: SectionBody) -> Section {

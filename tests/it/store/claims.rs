@@ -9,7 +9,6 @@ use digestd::store::enqueue::Enqueue;
 use digestd::store::sends::Ending;
 use tokio::sync::Barrier;
 
-use crate::support::backend::TestDatabase;
 use crate::support::fixtures::{claim_id, draft, due_orgs, monday, store, terms};
 
 both_databases! {

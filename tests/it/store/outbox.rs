@@ -12,7 +12,7 @@ use digestd::store::outbox::{Marked, Swept};
 use crate::support::backend::TestDatabase;
 use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, store, terms};
 
-const HAND_OVER: Duration = Duration::from_secs(600);
+const HAND_OVER: Duration = Duration::from_mins(10);
 
 /// A store with `count` pending messages of one org.
 async fn with_messages(database: &TestDatabase, count: usize) -> Store {

@@ -51,7 +51,7 @@ pub fn terms(replica: ReplicaId) -> ClaimTerms {
 
 /// Leases of one minute, eight attempts.
 pub fn lease_terms(replica: ReplicaId) -> LeaseTerms {
-    LeaseTerms { replica, lease: std::time::Duration::from_secs(60), max_attempts: 8 }
+    LeaseTerms { replica, lease: std::time::Duration::from_mins(1), max_attempts: 8 }
 }
 
 /// An org due at the Berlin slot that opened last.

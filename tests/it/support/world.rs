@@ -2,6 +2,7 @@
 //! them in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use chrono::{Datelike, TimeDelta, Timelike};
@@ -45,28 +46,32 @@ impl World {
         for n in 0..orgs {
             let zone = ZONES[n % ZONES.len()];
             let local = Zone::parse(zone).expect("a zone").local(now);
-            script += &format!(
+            let _ = writeln!(
+                script,
                 "INSERT INTO {} (id, name, timezone, weekday, local_time) \
-                 VALUES ('org-{n}', 'Org {n}', '{zone}', '{}', '{:02}:{:02}');\n",
+                 VALUES ('org-{n}', 'Org {n}', '{zone}', '{}', '{:02}:{:02}');",
                 table("orgs"),
                 local.weekday(),
                 local.hour(),
                 local.minute()
             );
-            for admin in 0..1 + n % 4 {
+            for admin in 0..=(n % 4) {
                 let address = format!("admin-{admin}@org-{n}.example");
-                script += &format!(
-                    "INSERT INTO {} (id, org_id, email, name) VALUES ('{n}-{admin}', 'org-{n}', '{address}', 'A{admin}');\n",
+                let _ = writeln!(
+                    script,
+                    "INSERT INTO {} (id, org_id, email, name) VALUES ('{n}-{admin}', 'org-{n}', '{address}', 'A{admin}');",
                     table("admins")
                 );
                 expected.insert((format!("org-{n}"), address));
             }
-            script += &format!(
-                "INSERT INTO {} (id, org_id, email, weekly_digest) VALUES ('{n}-x', 'org-{n}', 'out@org-{n}.example', FALSE);\n",
+            let _ = writeln!(
+                script,
+                "INSERT INTO {} (id, org_id, email, weekly_digest) VALUES ('{n}-x', 'org-{n}', 'out@org-{n}.example', FALSE);",
                 table("admins")
             );
-            script += &format!(
-                "INSERT INTO {} (id, org_id, kind, title, occurred_at) VALUES ('{n}', 'org-{n}', 'commit', 'A change', {instant});\n",
+            let _ = writeln!(
+                script,
+                "INSERT INTO {} (id, org_id, kind, title, occurred_at) VALUES ('{n}', 'org-{n}', 'commit', 'A change', {instant});",
                 table("activity")
             );
         }
