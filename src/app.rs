@@ -330,7 +330,8 @@ fn overrides_of(relay: &Relay) -> Overrides {
 pub fn transport_of(relay: &Relay) -> Result<Transport, AppError> {
     let smtp = match &relay.url {
         RelayUrl::Directory(folder) => {
-            fs::create_dir_all(folder).map_err(|error| AppError::File(folder.display().to_string(), error))?;
+            fs::create_dir_all(folder)
+                .map_err(|error| AppError::File(folder.display().to_string(), error))?;
             return Ok(Transport::Folder(MailFolder::new(folder.clone())));
         }
         RelayUrl::Smtp(smtp) => smtp,
