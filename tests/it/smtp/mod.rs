@@ -19,6 +19,7 @@ mod closes;
 mod folder;
 mod hangs;
 mod limits_of_a_connection;
+mod real_aiosmtpd;
 mod real_sink;
 mod refuses;
 mod scripted_server;
