@@ -167,7 +167,11 @@ pub async fn await_database(store: &Store, config: &Config) -> Result<MigrateRep
     let started = Instant::now();
     let mut wait = START_RETRY.0;
     loop {
-        match store.migrate(mode).await {
+        let ready = match store.try_connect().await {
+            Ok(()) => store.migrate(mode).await,
+            Err(error) => Err(error),
+        };
+        match ready {
             Ok(report) => return Ok(report),
             Err(error) if error.class() == ErrorClass::Permanent => return Err(error.into()),
             Err(error) if started.elapsed() + wait >= limit => {

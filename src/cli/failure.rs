@@ -83,6 +83,8 @@ fn exit(error: &anyhow::Error) -> Exit {
     match find::<StoreError>(error) {
         Some(StoreError::OlderSchema { .. } | StoreError::NewerSchema { .. }) => return Exit::Config,
         Some(store) if store.class() == ErrorClass::Transient => return Exit::Unavailable,
+        // A wrong password, a database that does not exist, a folder that is missing.
+        Some(StoreError::Connect(_)) => return Exit::Config,
         _ => {}
     }
     match find::<AppError>(error) {
@@ -121,8 +123,9 @@ pub fn store_hint(error: &StoreError) -> Option<&'static str> {
         StoreError::NewerSchema { .. } => {
             Some("a newer release has run here; run that one, or a restored backup")
         }
+        StoreError::Connect(_) => Some("is the database running, and is database.url right?"),
         StoreError::Database { .. } if error.class() == ErrorClass::Transient => {
-            Some("is the database running, and is database.url right?")
+            Some("the database went away or was busy; trying again may be enough")
         }
         _ => None,
     }

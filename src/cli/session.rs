@@ -48,6 +48,7 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
 /// Opens the database for a command that leaves no trace: a schema that is not current is an error.
 pub async fn open_untouched(config: &Config) -> anyhow::Result<Store> {
     let store = app::open_store(config, Clock::Database)?;
+    store.try_connect().await?;
     store.migrate(MigrateMode::Check).await?;
     Ok(store)
 }

@@ -79,18 +79,14 @@ impl Store {
     /// Opens one connection beside the pool and closes it again. The pool would only say that it has
     /// waited long enough; this says what went wrong.
     pub async fn try_connect(&self) -> Result<(), StoreError> {
-        let doing = "opening a connection";
         let tried = async {
             match self {
                 Self::Postgres(inner) => inner.pool.connect_options().connect().await?.close().await,
-                Self::Sqlite(inner) => inner.read.connect_options().connect().await?.close().await,
+                Self::Sqlite(inner) => inner.write.connect_options().connect().await?.close().await,
             }
         };
         let late = || Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
-        tokio::time::timeout(TRY_CONNECT, tried)
-            .await
-            .unwrap_or_else(|_| late())
-            .map_err(StoreError::doing(doing))
+        tokio::time::timeout(TRY_CONNECT, tried).await.unwrap_or_else(|_| late()).map_err(StoreError::Connect)
     }
 }
 

@@ -13,6 +13,9 @@ pub enum StoreError {
         /// The driver's error.
         source: sqlx::Error,
     },
+    /// No connection came about.
+    #[error("no connection to the database came about")]
+    Connect(#[source] sqlx::Error),
     /// A row holds what our code never writes.
     #[error("table {table}, row {id}: column {column} holds a value that digestd does not know")]
     Inconsistent {
@@ -82,7 +85,7 @@ impl StoreError {
     /// What the error means for the caller. Nobody else looks at SQLSTATE.
     pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Database { source, .. } => class_of(source),
+            Self::Database { source, .. } | Self::Connect(source) => class_of(source),
             Self::MigrationLock { .. } => ErrorClass::Transient,
             _ => ErrorClass::Permanent,
         }

@@ -200,6 +200,38 @@ async fn three_mistakes_in_the_configuration_are_told_together() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_replica_that_cannot_start_says_why() {
+    let database = TestDatabase::sqlite();
+    let url = format!("postgres://127.0.0.1:{}/digestd", free_port());
+    let away = launch(&database, &["run"])
+        .env("DIGESTD__DATABASE__URL", &url)
+        .env("DIGESTD__DATABASE__START_TIMEOUT", "1s")
+        .env("DIGESTD__LOG__FILTER", "error");
+    let away = finish(away.start()).await;
+    assert_eq!((away.code, away.out.as_str()), (69, ""), "{away:?}");
+    assert!(away.err.starts_with("error: the database could not be reached within 1s\n"), "{}", away.err);
+    assert!(away.err.contains("refused") && away.err.contains("hint: start the database"), "{}", away.err);
+
+    let nowhere =
+        launch(&database, &["run"]).env("DIGESTD__DATABASE__URL", "sqlite:no/such/folder/digestd.db");
+    let nowhere = finish(nowhere.start()).await;
+    assert_eq!(nowhere.code, 78, "{nowhere:?}");
+    assert!(
+        nowhere.err.contains("hint: is the database running, and is database.url right?"),
+        "{}",
+        nowhere.err
+    );
+
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = taken.local_addr().expect("its address").to_string();
+    let listen =
+        launch(&database, &["run"]).env("DIGESTD__HTTP__LISTEN", &addr).env("DIGESTD__LOG__FILTER", "error");
+    let listen = finish(listen.start()).await;
+    assert_eq!(listen.code, 69, "{listen:?}");
+    assert!(listen.err.starts_with(&format!("error: listening on {addr}\n  caused by: ")), "{}", listen.err);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn arguments_that_make_no_sense_are_answered_with_what_would() {
     let database = TestDatabase::sqlite();
     acme(&database).await;
