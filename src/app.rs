@@ -186,13 +186,12 @@ pub async fn await_database(store: &Store, config: &Config) -> Result<MigrateRep
     }
 }
 
-/// The configured keys, or the installation's own key where none are configured.
+/// The configured keys, and after them the installation's own key: links that were signed before keys
+/// were configured go on working.
 pub async fn key_ring(config: &Config, store: &Store) -> Result<KeyRing, AppError> {
-    if config.unsubscribe_keys.is_empty() {
-        let own = store.unsubscribe_key().await?;
-        return Ok(KeyRing::new(&[own])?);
-    }
-    Ok(KeyRing::new(&config.unsubscribe_keys)?)
+    let mut keys = config.unsubscribe_keys.clone();
+    keys.push(store.unsubscribe_key().await?);
+    Ok(KeyRing::new(&keys)?)
 }
 
 /// Where orgs, admins and content come from.

@@ -2,6 +2,7 @@
 
 mod check;
 mod completions;
+mod demo;
 mod failure;
 mod healthcheck;
 mod import;
@@ -68,7 +69,7 @@ struct Global {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run a replica until it is told to stop
-    Run,
+    Run(run::Arguments),
     /// Bring the database's schema up to date
     Migrate(migrate::Arguments),
     /// Fill the built-in directory from a CSV or JSON Lines file
@@ -85,6 +86,8 @@ enum Command {
     Healthcheck,
     /// Receive mails in a small inbox, for trying things out
     Inbox(inbox::Arguments),
+    /// Watch three replicas send a Monday's digests, on this machine alone
+    Demo(demo::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
@@ -113,7 +116,7 @@ impl Cli {
 
 async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
     match command {
-        Command::Run => run::run(global).await,
+        Command::Run(arguments) => run::run(global, &arguments).await,
         Command::Migrate(arguments) => migrate::run(global, &arguments).await,
         Command::Import(arguments) => import::run(global, &arguments).await,
         Command::Check(arguments) => check::run(global, &arguments).await,
@@ -122,6 +125,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Status(arguments) => status::run(global, &arguments).await,
         Command::Healthcheck => healthcheck::run(global).await,
         Command::Inbox(arguments) => inbox::run(&arguments).await,
+        Command::Demo(arguments) => demo::run(&arguments).await,
         Command::Completions(arguments) => Ok(completions::run(&arguments)),
     }
 }

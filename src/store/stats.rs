@@ -9,6 +9,7 @@ use chrono::TimeDelta;
 
 use super::dialect::At;
 use super::{Store, StoreError, run};
+use crate::domain::ids::ReplicaId;
 use crate::domain::message::{MessageReason, MessageState};
 use crate::domain::send::{SendReason, SendState};
 use crate::domain::week::SendKey;
@@ -32,6 +33,27 @@ pub struct Stats {
     pub oldest_due: TimeDelta,
     /// Addresses and orgs opted out.
     pub opt_outs: u64,
+}
+
+impl Stats {
+    /// How many messages are in one of the [`UNFINISHED`] states.
+    pub fn messages_in(&self, state: MessageState) -> u64 {
+        self.messages.iter().filter(|(known, _)| *known == state).map(|(_, count)| count).sum()
+    }
+
+    /// How many sends of the running weeks have ended, one way or another.
+    pub fn settled_sends(&self) -> u64 {
+        self.sends.iter().filter(|count| count.state != SendState::Claimed).map(|count| count.count).sum()
+    }
+}
+
+/// What one replica has won and enqueued.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReplicaWork {
+    /// Sends that it was the last to claim.
+    pub sends: u64,
+    /// Messages of those sends.
+    pub messages: u64,
 }
 
 /// How many sends of a week are in a state.
@@ -106,6 +128,12 @@ const WEEK_MESSAGES: &str = "
     GROUP BY o.state, o.reason
     ORDER BY o.state, o.reason";
 
+const WORK: &str = "
+    SELECT claimed_by, COUNT(*), CAST(SUM(messages) AS BIGINT)
+    FROM digestd.sends
+    WHERE claimed_by IS NOT NULL
+    GROUP BY claimed_by";
+
 type TallyRow = (String, Option<String>, i64);
 
 impl Store {
@@ -137,6 +165,20 @@ impl Store {
             oldest_due: next.map_or(TimeDelta::zero(), |next| (now.0 - next.0).max(TimeDelta::zero())),
             opt_outs: count(opt_outs),
         })
+    }
+
+    /// What each replica has won. Reads every send, so it is for small tables such as the demo's.
+    pub async fn work_by_replica(&self) -> Result<Vec<(ReplicaId, ReplicaWork)>, StoreError> {
+        let rows: Vec<(uuid::Uuid, i64, i64)> = run!(self, read, db => {
+            sqlx::query_as(self.sql(WORK)).fetch_all(db).await
+        })
+        .map_err(StoreError::doing("counting by replica"))?;
+        Ok(rows
+            .into_iter()
+            .map(|(id, sends, messages)| {
+                (ReplicaId(id), ReplicaWork { sends: count(sends), messages: count(messages) })
+            })
+            .collect())
     }
 
     /// The sends under one key, by state and reason.

@@ -7,6 +7,7 @@ mod support;
 mod calendar;
 mod cli;
 mod config;
+mod flow;
 mod hard_days;
 mod http;
 mod import;

@@ -6,6 +6,7 @@ pub mod backend;
 
 pub mod certs;
 pub mod fixtures;
+pub mod fleet;
 pub mod process;
 pub mod smtp_server;
 pub mod web;

@@ -1,0 +1,6 @@
+//! The whole job, by real processes of the real binary.
+
+mod crashes;
+mod demo;
+mod replicas;
+mod start;

@@ -1,0 +1,81 @@
+//! Real `digestd run` processes on one database and one relay.
+
+use std::time::Duration;
+
+use super::backend::{Kind, TestDatabase};
+use super::process::{Launch, Process};
+use super::smtp_server::{Script, SmtpServer};
+
+/// A relay that offers what most relays offer.
+pub async fn relay() -> SmtpServer {
+    SmtpServer::start(Script::new().offer("PIPELINING").offer("SIZE 10485760").offer("8BITMIME")).await
+}
+
+/// The configuration of a test replica: short leases, a quick tick, and no waiting for next week.
+pub fn config(database: &TestDatabase, relay: &SmtpServer) -> String {
+    let pool = match database.kind {
+        Kind::Postgres => "pool = 6",
+        Kind::Sqlite => "",
+    };
+    format!(
+        r#"
+public_url = "http://127.0.0.1:9/"
+
+[http]
+listen = "127.0.0.1:0"
+
+[database]
+url = "{url}"
+{pool}
+
+[relay]
+url = "smtp+plaintext://127.0.0.1:{port}"
+from = "Digest <digest@example.com>"
+connections = 4
+
+[relay.timeouts]
+connect = "500ms"
+tls = "200ms"
+greeting = "1s"
+login = "1s"
+envelope = "1s"
+body = "1s"
+reply = "2s"
+
+[schedule]
+first_start = "catch_up"
+
+[tick]
+interval = "1s"
+
+[claim]
+lease = "3s"
+batch = 20
+
+[delivery]
+lease = "6s"
+poll = "100ms"
+"#,
+        url = database.url,
+        port = relay.port(),
+    )
+}
+
+/// Starts a replica; `fault` names the point at which it dies.
+pub fn replica(database: &TestDatabase, relay: &SmtpServer, name: &str, fault: Option<&str>) -> Process {
+    let launch = Launch::new(database.folder(), name, &["run"]).config(&config(database, relay));
+    match fault {
+        Some(point) => launch.env("DIGESTD_FAULT", point).start(),
+        None => launch.start(),
+    }
+}
+
+/// Brings the schema up to date without a process.
+pub async fn migrate(database: &TestDatabase) {
+    let store = super::fixtures::open(database, digestd::clock::Clock::Database);
+    store.migrate(digestd::store::migrate::MigrateMode::Auto).await.expect("a fresh schema");
+    store.close().await;
+}
+
+/// The longest a fleet may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_mins(2);
