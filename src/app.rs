@@ -12,8 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::clock::Clock;
 use crate::config::{
-    Config, DatabaseUrl, Empty, FirstStart, Migrate, Provider as ProviderWord, Relay, RelayUrl, Security,
-    SmtpUrl,
+    Config, DatabaseUrl, Empty, FirstStart, GuardStore, Migrate, OnUnavailable, Provider as ProviderWord,
+    Relay, RelayUrl, Security, SmtpUrl,
 };
 use crate::deliver::gate::{Gate, GateSettings};
 use crate::deliver::journal::Journal;
@@ -22,7 +22,9 @@ use crate::deliver::{self, Deliver};
 use crate::domain::ids::ReplicaId;
 use crate::domain::retry::{RetryPolicy, RetryPolicyError};
 use crate::domain::token::{KeyRing, KeyRingError};
-use crate::guard::Guard;
+#[cfg(feature = "redis")]
+use crate::guard::redis::RedisMemory;
+use crate::guard::{Guard, GuardTerms, Memory, Watch};
 use crate::heartbeat;
 use crate::http::{self, HttpState, PageSettings};
 use crate::lifecycle::{self, Shutdown};
@@ -42,6 +44,7 @@ use crate::store::outbox::LeaseTerms;
 use crate::store::relays::PaceLimits;
 use crate::store::replicas::Heartbeat;
 use crate::store::sends::ClaimTerms;
+use crate::store::suppressions::SuppressionTerms;
 use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::due::DueRules;
@@ -77,6 +80,14 @@ pub enum AppError {
     /// The unsubscribe keys.
     #[error("the keys for unsubscribe links cannot be used")]
     Keys(#[from] KeyRingError),
+    /// The guard's Redis.
+    #[cfg(feature = "redis")]
+    #[error("the guard's Redis cannot be used")]
+    Redis(#[from] redis::RedisError),
+    /// The guard's Redis, in a build without it.
+    #[cfg(not(feature = "redis"))]
+    #[error("this build has no Redis support")]
+    NoRedis,
     /// The retry ladder.
     #[error("delivery.retry")]
     Retry(#[from] RetryPolicyError),
@@ -286,17 +297,54 @@ fn deliver_of(
         source: source_of(config, store),
         transport,
         from: config.relay.envelope_from.clone(),
-        guard: Guard::Off,
+        guard: guard_of(config, store, metrics)?,
         gate,
         journal,
         terms: LeaseTerms { replica, lease, max_attempts: delivery.max_attempts },
         policy: RetryPolicy::new(delivery.retry.clone(), delivery.max_attempts, delivery.max_age)?,
+        suppression: delivery.redirect_to.is_none().then_some(SuppressionTerms {
+            hard_after: config.suppression.hard_after,
+            soft_after: config.suppression.soft_after,
+            soft_decay: config.suppression.soft_decay,
+        }),
         overrides: overrides_of(&config.relay),
         connections: config.relay.connections as usize,
         poll: delivery.poll,
         metrics: metrics.clone(),
     };
     Ok((deliver, task))
+}
+
+/// The check across sends and installations, if one is configured.
+pub fn guard_of(config: &Config, store: &Store, metrics: &Metrics) -> Result<Guard, AppError> {
+    let Some(guard) = &config.guard else { return Ok(Guard::Off) };
+    let memory = match &guard.store {
+        GuardStore::Sql => Memory::Sql,
+        #[cfg(feature = "redis")]
+        GuardStore::Redis { url, prefix } => {
+            Memory::Redis(Box::new(RedisMemory::new(url, prefix, guard.timeout)?))
+        }
+        // The configuration's own check refuses it first.
+        #[cfg(not(feature = "redis"))]
+        GuardStore::Redis { .. } => return Err(AppError::NoRedis),
+    };
+    let terms = GuardTerms {
+        ttl: guard.ttl.to_std().unwrap_or_default(),
+        timeout: guard.timeout,
+        open: guard.on_unavailable == OnUnavailable::Open,
+    };
+    Ok(Guard::On(Arc::new(Watch { memory, store: store.clone(), terms, metrics: metrics.clone() })))
+}
+
+/// Asks the guard's Redis whether it is there. A guard in our own database has nothing to be asked.
+pub async fn ask_guard(config: &Config) -> Result<(), AppError> {
+    #[cfg(feature = "redis")]
+    if let Some(guard) = &config.guard
+        && let GuardStore::Redis { url, prefix } = &guard.store
+    {
+        RedisMemory::new(url, prefix, guard.timeout)?.ping().await?;
+    }
+    Ok(())
 }
 
 fn gate_settings(relay: &Relay, replica: ReplicaId) -> GateSettings {

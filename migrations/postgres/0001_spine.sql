@@ -162,7 +162,9 @@ CREATE TABLE digestd.attempts (
     token BIGINT NOT NULL,
     phase TEXT NOT NULL,
     outcome TEXT NOT NULL,
-    note TEXT
+    note TEXT,
+    -- What the guard would hold if this hand-over had not given its fingerprint back.
+    guard_owner TEXT
 );
 CREATE INDEX attempts_message ON digestd.attempts (message_id, id);
 

@@ -10,7 +10,7 @@ use super::failure::store_hint;
 use super::{Global, out, session};
 use crate::app;
 use crate::clock::{Clock, host_now};
-use crate::config::{Config, DatabaseUrl, RelayUrl};
+use crate::config::{Config, DatabaseUrl, GuardStore, RelayUrl};
 use crate::lifecycle::Exit;
 use crate::mail::transport::{RelayFailure, RelayFailureKind, Transport};
 use crate::render::Templates;
@@ -59,6 +59,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     lines.extend(database(&config).await);
     lines.push(templates(&config));
     lines.push(relay(&config).await);
+    lines.extend(guard(&config).await);
     if arguments.json {
         out::json(&lines)?;
     } else {
@@ -166,6 +167,23 @@ async fn relay(config: &Config) -> Line {
             Line::failed("relay", failure, Some(hint))
         }
     }
+}
+
+/// Where fingerprints are kept, if anywhere.
+async fn guard(config: &Config) -> Option<Line> {
+    let kept = &config.guard.as_ref()?.store;
+    if matches!(kept, GuardStore::Sql) {
+        let hint = "a backup of that database holds the guard's memory of then: restored, it lets everything pass \
+                    again; guard.backend = \"redis\" keeps it elsewhere";
+        let hint = Some(hint.to_owned());
+        return Some(Line { hint, ..Line::ok("guard", "remembers in the state database") });
+    }
+    Some(match app::ask_guard(config).await {
+        Ok(()) => Line::ok("guard", "Redis answers"),
+        Err(error) => {
+            Line::failed("guard", error, Some("is guard.url right, and may this host reach that port?"))
+        }
+    })
 }
 
 fn relay_hint(failure: &RelayFailure) -> &'static str {

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::Deliver;
 use super::journal::MarkAnswer;
+use crate::domain::ids::GuardOwner;
 use crate::domain::message::Leased;
 use crate::domain::reply::HandOver;
 use crate::faults::{self, Point};
@@ -27,7 +28,13 @@ pub enum Attempt {
 
 impl Deliver {
     /// Hands one message over on a connection, which is gone afterwards unless it can be used again.
-    pub async fn attempt(&self, connection: &mut Option<Connection>, message: &Leased) -> Attempt {
+    /// `owner` is the hand-over's name for the guard.
+    pub async fn attempt(
+        &self,
+        connection: &mut Option<Connection>,
+        message: &Leased,
+        owner: GuardOwner,
+    ) -> Attempt {
         let mut open = match self.ready(connection.take()).await {
             Ok(open) => open,
             Err(failure) => return Attempt::NoConnection(failure),
@@ -56,7 +63,7 @@ impl Deliver {
             *connection = Some(open).filter(Connection::reusable);
             return Attempt::Asked(refused);
         }
-        match self.guard.take(message).await {
+        match self.guard.take(message, owner).await {
             Taken::Go => {}
             Taken::Duplicate => return Attempt::Duplicate,
             Taken::Closed => return Attempt::HeldBack("the guard cannot be asked"),
@@ -64,13 +71,13 @@ impl Deliver {
         // The marker has extended the lease past the hand-over's limit by one lease, within which the
         // body must begin. A process that was frozen here may find its message with somebody else.
         if marker_asked_at.elapsed() >= self.terms.lease {
-            self.guard.give_back(message).await;
+            self.guard.give_back(message, owner).await;
             return Attempt::HeldBack("the lease was too old to begin the body");
         }
         let outcome = open.body(&message.bytes, &message.uid).await;
         faults::point(Point::AfterReply);
         if matches!(outcome, HandOver::Refused { .. } | HandOver::Broken { .. }) {
-            self.guard.give_back(message).await;
+            self.guard.give_back(message, owner).await;
         }
         *connection = Some(open).filter(Connection::reusable);
         Attempt::Asked(outcome)

@@ -12,6 +12,7 @@ use crate::domain::message::{Disposition, MessageReason};
 use crate::domain::reply::{HandOver, Phase, Reply};
 use crate::domain::retry::{Patience, RetryPolicy};
 use crate::mail::transport::{RelayFailure, RelayFailureKind};
+use crate::store::suppressions::Fault;
 
 /// What an outcome is about. Only the first two spend a message's attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -172,6 +173,16 @@ pub fn decide(
         }
     };
     (disposition, verdict.relay)
+}
+
+/// What the outcome says against the address itself. A refusal that is not about the recipient, or
+/// that will be tried again, says nothing.
+pub const fn address_fault(verdict: Verdict, disposition: &Disposition) -> Option<Fault> {
+    match (verdict.action, verdict.scope, disposition) {
+        (Action::Fail { bad_address: true }, ..) => Some(Fault::Hard),
+        (_, Scope::Recipient, Disposition::Failed(_)) => Some(Fault::Soft),
+        _ => None,
+    }
 }
 
 /// What a failure to connect tells about the relay. The message is put back uncharged.

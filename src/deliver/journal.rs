@@ -186,6 +186,7 @@ fn taken_back(fence: Fence) -> Finished {
         disposition: Disposition::Retry { after: TimeDelta::zero(), charge: false },
         phase: "marker",
         note: "the database did not confirm the marker; nothing was sent".to_owned(),
+        guard: None,
     }
 }
 

@@ -20,6 +20,7 @@ use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::address::Address;
+use crate::domain::ids::GuardOwner;
 use crate::domain::message::{Disposition, Fence, Finished, Leased, MessageReason};
 use crate::domain::retry::RetryPolicy;
 use crate::faults::{self, Point};
@@ -29,6 +30,7 @@ use crate::metrics::Metrics;
 use crate::progress::{Progress, Pulse};
 use crate::source::Source;
 use crate::store::outbox::{LeaseTerms, Swept};
+use crate::store::suppressions::{Fault, SuppressionTerms};
 use crate::store::{Store, StoreError};
 use attempt::Attempt;
 use classify::RelayEffect;
@@ -57,6 +59,8 @@ pub struct Deliver {
     pub terms: LeaseTerms,
     /// When a message is tried again.
     pub policy: RetryPolicy,
+    /// When failing addresses are left out; `None` while mail is redirected, which says nothing of them.
+    pub suppression: Option<SuppressionTerms>,
     /// What a provider means by its replies.
     pub overrides: Overrides,
     /// Connections of this replica.
@@ -175,7 +179,7 @@ impl Deliver {
             );
             let disposition = Disposition::Failed(MessageReason::Corrupt);
             self.journal
-                .record(Finished { fence, disposition, phase: "lease", note: error.to_string() })
+                .record(Finished { fence, disposition, phase: "lease", note: error.to_string(), guard: None })
                 .await;
         }
         if !batch.messages.is_empty() {
@@ -256,11 +260,14 @@ impl Deliver {
 
     /// One message: attempt, decide, record.
     pub async fn deliver_one(&self, connection: &mut Option<Connection>, message: Leased) {
-        let (disposition, effect, phase, note) = match self.attempt(connection, &message).await {
+        let owner = GuardOwner::random();
+        let mut fault = None;
+        let (disposition, effect, phase, note) = match self.attempt(connection, &message, owner).await {
             Attempt::Asked(outcome) => {
                 let verdict = classify::classify(&outcome, &self.overrides);
                 let (disposition, effect) =
                     classify::decide(verdict, message.id, message.attempts, &self.policy);
+                fault = classify::address_fault(verdict, &disposition);
                 self.metrics.handed_over(&disposition);
                 log_outcome(&message, &disposition, outcome.phase().as_str());
                 (disposition, effect, outcome.phase().as_str(), outcome.note())
@@ -282,13 +289,41 @@ impl Deliver {
                 (disposition, classify::relay_effect(&failure), failure.phase.as_str(), failure.error)
             }
         };
-        self.finish(&message, disposition, phase, &note).await;
+        let accepted = disposition == Disposition::Accepted;
+        let fence: Fence = message.fence();
+        self.journal
+            .record(Finished { fence, disposition, phase, note: note.clone(), guard: Some(owner) })
+            .await;
+        self.note_address(&message, fault, accepted, &note).await;
         self.gate.report(effect, message.id, &note).await;
+    }
+
+    /// Keeps the count of an address's failures. Losing one is no harm: the next digest fails again.
+    async fn note_address(&self, message: &Leased, fault: Option<Fault>, accepted: bool, note: &str) {
+        let Some(terms) = self.suppression else { return };
+        let noted = match fault {
+            Some(fault) => self.store.note_address_failure(&message.to, fault, terms, note).await,
+            None if accepted && message.failed_before => {
+                self.store.forgive_address(&message.to).await.map(|()| false)
+            }
+            None => return,
+        };
+        match noted {
+            Ok(false) => {}
+            Ok(true) => tracing::warn!(
+                message.id = %message.id, org.id = %message.org, user.id = %message.user,
+                "an address is left out from now on, because it failed too often"
+            ),
+            Err(error) => tracing::warn!(
+                message.id = %message.id, error = &error as &dyn std::error::Error,
+                "an address's failures could not be counted"
+            ),
+        }
     }
 
     async fn finish(&self, message: &Leased, disposition: Disposition, phase: &'static str, note: &str) {
         let fence: Fence = message.fence();
-        self.journal.record(Finished { fence, disposition, phase, note: note.to_owned() }).await;
+        self.journal.record(Finished { fence, disposition, phase, note: note.to_owned(), guard: None }).await;
     }
 }
 

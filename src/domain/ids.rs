@@ -138,3 +138,21 @@ impl ClaimId {
         Self(Uuid::new_v4())
     }
 }
+
+/// The identity of one hand-over towards the guard, made before the fingerprint is taken. Never derived
+/// from the row: a restored copy of it must not come to the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct GuardOwner(pub Uuid);
+
+impl GuardOwner {
+    /// A fresh identity for one hand-over.
+    pub fn random() -> Self {
+        Self(Uuid::new_v4())
+    }
+}
+
+impl fmt::Display for GuardOwner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.simple().fmt(f)
+    }
+}

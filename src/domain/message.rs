@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 
 use super::address::Address;
 use super::fingerprint::{Fingerprint, hex};
-use super::ids::{MessageId, OrgId, Token, UserId};
+use super::ids::{GuardOwner, MessageId, OrgId, Token, UserId};
 use super::week::SendKey;
 
 /// The states of a message.
@@ -247,6 +247,8 @@ pub struct Leased {
     pub attempts: u32,
     /// Whether a person or the policy has asked for this hand-over again: overrides the guard.
     pub resend: bool,
+    /// Whether failures of the address are on record: an acceptance ends their row.
+    pub failed_before: bool,
     /// The final bytes.
     pub bytes: Vec<u8>,
     /// Local trust ends here, counted from before the lease was asked for.
@@ -313,4 +315,6 @@ pub struct Finished {
     pub phase: &'static str,
     /// The relay's answer or the error, sanitised and cut; for the ledger, never for logs.
     pub note: String,
+    /// Under what name the guard was asked, if it may have been.
+    pub guard: Option<GuardOwner>,
 }

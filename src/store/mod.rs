@@ -19,6 +19,7 @@ mod dialect;
 pub mod directory;
 pub mod enqueue;
 mod error;
+pub mod guard;
 pub mod import;
 pub mod manual;
 pub mod migrate;
@@ -29,6 +30,7 @@ pub mod replicas;
 pub mod sends;
 pub mod slots;
 pub mod stats;
+pub mod suppressions;
 
 pub use connect::{ConnectOptions, DatabaseKind};
 pub use error::{ErrorClass, StoreError};

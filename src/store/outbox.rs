@@ -81,6 +81,12 @@ const LEASE: &str = "
     WHERE o.id = due_id AND o.state = 'pending'
     RETURNING
         id, token, state, uid, org_id, user_id, mailbox, fingerprint, attempts, resend,
+        EXISTS (
+            SELECT 1
+            -- Under another name, because RETURNING cannot qualify its own.
+            FROM (SELECT p.address AS known, p.suppressed AS stopped FROM digestd.suppressions AS p) AS k
+            WHERE known = address AND NOT stopped
+        ),
         (SELECT b.bytes FROM digestd.bodies AS b WHERE b.message_id = id)";
 
 /// An opt-out is a CASE and not a condition: only a missing row means “superseded”.
@@ -156,7 +162,7 @@ const RECORD: &str = "
 
 /// What did not end in an acceptance is kept for the ledger.
 const REMEMBER: &str = "
-    INSERT INTO digestd.attempts (message_id, at, replica, token, phase, outcome, note)
+    INSERT INTO digestd.attempts (message_id, at, replica, token, phase, outcome, note, guard_owner)
     SELECT
         CAST(u.value->>'id' AS BIGINT),
         {now},
@@ -164,7 +170,8 @@ const REMEMBER: &str = "
         CAST(u.value->>'token' AS BIGINT),
         u.value->>'phase',
         u.value->>'state',
-        u.value->>'note'
+        u.value->>'note',
+        u.value->>'guard'
     FROM {each}($2) AS u";
 
 /// Takes leases back without a trace: the message was not tried.
@@ -207,8 +214,20 @@ const SWEEP: &str = "
     WHERE o.id = expired_id AND o.state IN ('leased', 'sending') AND o.lease_until <= {now}
     RETURNING state";
 
-type LeasedRow =
-    (i64, i64, String, String, String, String, Option<String>, Option<String>, i32, bool, Option<Vec<u8>>);
+type LeasedRow = (
+    i64,
+    i64,
+    String,
+    String,
+    String,
+    String,
+    Option<String>,
+    Option<String>,
+    i32,
+    bool,
+    bool,
+    Option<Vec<u8>>,
+);
 
 #[derive(Serialize)]
 struct FenceRow {
@@ -227,6 +246,7 @@ struct FinishedRow<'a> {
     settled: u8,
     phase: &'a str,
     note: String,
+    guard: Option<String>,
 }
 
 /// Records results in a transaction, and keeps for the ledger those that did not end in an acceptance.
@@ -411,7 +431,7 @@ fn marked_row((id, state): (i64, String)) -> Result<(MessageId, Marked), StoreEr
 }
 
 fn leased_message(row: LeasedRow, trusted_until: Instant) -> Result<Leased, StoreError> {
-    let (id, token, _, uid, org, user, mailbox, fingerprint, attempts, resend, bytes) = row;
+    let (id, token, _, uid, org, user, mailbox, fingerprint, attempts, resend, failed_before, bytes) = row;
     let unknown = |column| StoreError::inconsistent("outbox", column, id);
     Ok(Leased {
         id: MessageId(id),
@@ -423,6 +443,7 @@ fn leased_message(row: LeasedRow, trusted_until: Instant) -> Result<Leased, Stor
         fingerprint: fingerprint.map(Fingerprint::from_stored).ok_or_else(|| unknown("fingerprint"))?,
         attempts: u32::try_from(attempts).map_err(|_| unknown("attempts"))?,
         resend,
+        failed_before,
         bytes: bytes.ok_or_else(|| StoreError::inconsistent("bodies", "bytes", id))?,
         trusted_until,
     })
@@ -447,6 +468,7 @@ fn finished_row(finished: &Finished) -> FinishedRow<'_> {
         settled: state.is_final().into(),
         phase: finished.phase,
         note: cut(&finished.note),
+        guard: finished.guard.map(|owner| owner.to_string()),
     }
 }
 

@@ -6,9 +6,9 @@ mod support;
 
 mod calendar;
 mod cli;
-mod cli_mail;
 mod config;
 mod flow;
+mod guard;
 mod hard_days;
 mod http;
 mod import;

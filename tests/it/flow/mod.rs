@@ -3,4 +3,5 @@
 mod crashes;
 mod demo;
 mod replicas;
+mod restore;
 mod start;

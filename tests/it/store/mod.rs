@@ -5,3 +5,4 @@ mod manual;
 mod opt_outs;
 mod outbox;
 mod stats;
+mod suppressions;

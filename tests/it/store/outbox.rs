@@ -28,7 +28,13 @@ async fn with_messages(database: &TestDatabase, count: usize) -> Store {
 }
 
 fn finished(lease: &Leased, disposition: Disposition) -> Finished {
-    Finished { fence: lease.fence(), disposition, phase: "dot", note: "250 2.0.0 queued".to_owned() }
+    Finished {
+        fence: lease.fence(),
+        disposition,
+        phase: "dot",
+        note: "250 2.0.0 queued".to_owned(),
+        guard: None,
+    }
 }
 
 both_databases! {

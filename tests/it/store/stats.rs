@@ -40,6 +40,7 @@ both_databases! {
             disposition: Disposition::Failed(MessageReason::Refused),
             phase: "rcpt",
             note: "550 5.1.1".to_owned(),
+            guard: None,
         };
         store.record_results(&[refused], me).await.expect("recorded");
         store.clock().advance(TimeDelta::seconds(30));

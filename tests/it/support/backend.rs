@@ -8,17 +8,22 @@
 //!
 //! makes the tests `a_lost_race_claims_nothing::sqlite` and `a_lost_race_claims_nothing::postgres`.
 
+use std::fs;
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use sqlx::{Connection, Executor, PgConnection};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::variable;
+use super::{eventually, variable};
 
 /// Where the PostgreSQL server for tests is; `scripts/test` starts one and sets this.
 const SERVER: &str = "DIGESTD_TEST_POSTGRES_URL";
+
+/// A server lets go of connections a moment after they were closed.
+const COPY: Duration = Duration::from_secs(20);
 
 /// Which database a test runs on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,29 @@ impl TestDatabase {
         let name = format!("digestd_test_{}", Uuid::new_v4().simple());
         execute(&server, &format!("CREATE DATABASE {name}")).await;
         Self { url: with_database(&server, &name), kind: Kind::Postgres, folder: Some(folder()) }
+    }
+
+    /// A copy as it stands, as a backup would have it. Whoever is connected must be about to leave.
+    pub async fn copy(&self) -> Self {
+        if self.kind == Kind::Postgres {
+            let server = server_url();
+            let name = format!("digestd_test_{}", Uuid::new_v4().simple());
+            let statement = format!("CREATE DATABASE {name} TEMPLATE {}", database_name(&self.url));
+            eventually("nobody is connected any more", COPY, async || {
+                let mut connection = PgConnection::connect(&server).await.ok()?;
+                connection.execute(sqlx::AssertSqlSafe(statement.clone())).await.ok()
+            })
+            .await;
+            return Self { url: with_database(&server, &name), kind: Kind::Postgres, folder: Some(folder()) };
+        }
+        let copy = Self::sqlite();
+        for name in ["digestd.db", "digestd.db-wal"] {
+            let from = self.folder().join(name);
+            if from.exists() {
+                fs::copy(from, copy.folder().join(name)).expect("a copy");
+            }
+        }
+        copy
     }
 
     /// The test's own folder.

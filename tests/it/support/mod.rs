@@ -8,6 +8,7 @@ pub mod certs;
 pub mod fixtures;
 pub mod fleet;
 pub mod process;
+pub mod redis;
 pub mod smtp_server;
 pub mod web;
 pub mod world;
