@@ -8,12 +8,15 @@ mod healthcheck;
 mod import;
 mod inbox;
 mod migrate;
+mod optout;
 mod out;
 mod preview;
 mod resend;
 mod run;
+mod send_test;
 mod session;
 mod status;
+mod templates;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -78,8 +81,14 @@ enum Command {
     Check(check::Arguments),
     /// Show what an org's digest looks like; sends nothing and leaves no trace
     Preview(preview::Arguments),
+    /// Send one marked mail to try the relay and the templates; leaves no trace
+    SendTest(send_test::Arguments),
     /// Send an org's digest once more
     Resend(resend::Arguments),
+    /// Add, remove, list and import opt-outs
+    Optout(optout::Arguments),
+    /// Export the built-in templates, or check those in use
+    Templates(templates::Arguments),
     /// Show replicas, sends, messages and the relay
     Status(status::Arguments),
     /// Ask the replica on this machine whether it is well
@@ -121,6 +130,9 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Import(arguments) => import::run(global, &arguments).await,
         Command::Check(arguments) => check::run(global, &arguments).await,
         Command::Preview(arguments) => preview::run(global, &arguments).await,
+        Command::SendTest(arguments) => send_test::run(global, &arguments).await,
+        Command::Optout(arguments) => optout::run(global, &arguments).await,
+        Command::Templates(arguments) => templates::run(global, &arguments),
         Command::Resend(arguments) => resend::run(global, &arguments).await,
         Command::Status(arguments) => status::run(global, &arguments).await,
         Command::Healthcheck => healthcheck::run(global).await,

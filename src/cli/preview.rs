@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use clap::Args;
-use secrecy::SecretString;
 
 use super::failure::Misuse;
 use super::session::{self, OrgWeek};
@@ -14,15 +13,11 @@ use crate::domain::address::Address;
 use crate::domain::digest::{DigestInput, Recipient, Rendered};
 use crate::domain::ids::UserId;
 use crate::domain::message::MessageUid;
-use crate::domain::token::{KeyRing, Scope, SubscriptionRef};
 use crate::domain::week::{SendKey, WeekKey};
 use crate::lifecycle::Exit;
-use crate::render::Links;
 use crate::source::{Gathered, Question, Source};
 use crate::tick::drafts::Drafter;
 
-/// Signs the links of previews and nothing else, so that no click on one opts anybody out.
-const PREVIEW_KEY: &str = "previews are signed by a key that opens nothing";
 /// Who reads the preview of an org that has nobody to mail.
 const NOBODY: (&str, &str) = ("preview", "preview@example.org");
 
@@ -61,8 +56,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     let source = app::source_of(&config, &store);
     let found = OrgWeek::find(&config, &store, &source, &arguments.org, arguments.week).await?;
     let input = gather(&source, &found).await?;
-    let keys = KeyRing::new(&[SecretString::from(PREVIEW_KEY)])?;
-    let drafter = app::drafter_of(&config, keys)?;
+    let drafter = app::drafter_of(&config, session::preview_keys()?)?;
     let previewed = render(&drafter, &input, arguments.reader.as_deref(), &found)?;
     match &arguments.out {
         None => {
@@ -79,7 +73,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
 
 /// What the digest would be made of. Whoever opted in after the slot is shown too: the question
 /// is how it looks.
-async fn gather(source: &Source, found: &OrgWeek) -> anyhow::Result<DigestInput> {
+pub(super) async fn gather(source: &Source, found: &OrgWeek) -> anyhow::Result<DigestInput> {
     let question = Question {
         orgs: std::slice::from_ref(&found.org),
         key: SendKey::Week(found.slot.week),
@@ -105,15 +99,13 @@ fn render(
         Ok(address) => address.clone(),
         Err(broken) => return Err(broken.error).context("this admin's address cannot be used"),
     };
-    let token = drafter.keys.sign(SubscriptionRef::derive(&input.org, address.normal()), Scope::Org);
-    let links = Links { unsubscribe: token.link(&drafter.public_url), settings: None };
-    let rendered = drafter.templates.render(input, &recipient, &links, &drafter.brand)?;
+    let (rendered, unsubscribe) = drafter.rendered(input, &recipient, &address)?;
     let uid = MessageUid::derive(&input.org, input.key, address.normal());
-    let eml = drafter.bytes(input, &recipient, &address, &uid, found.now)?;
+    let eml = drafter.composed(&rendered, &recipient, &address, &uid, found.now, &unsubscribe)?;
     Ok(Previewed { rendered, eml })
 }
 
-fn choose(input: &DigestInput, reader: Option<&str>) -> anyhow::Result<Recipient> {
+pub(super) fn choose(input: &DigestInput, reader: Option<&str>) -> anyhow::Result<Recipient> {
     let Some(reader) = reader else {
         let usable = input.recipients.iter().find(|recipient| recipient.address.is_ok());
         return usable.cloned().map_or_else(nobody, Ok);

@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
+use secrecy::SecretString;
 
 use super::Global;
 use super::failure::Misuse;
@@ -10,6 +11,7 @@ use crate::clock::Clock;
 use crate::config::{Config, LogFormat};
 use crate::domain::ids::OrgId;
 use crate::domain::schedule::{Period, Slot, WeeklySchedule};
+use crate::domain::token::{KeyRing, KeyRingError};
 use crate::domain::week::WeekKey;
 use crate::source::Source;
 use crate::store::Store;
@@ -93,6 +95,14 @@ impl OrgWeek {
         };
         Ok(Self { org, slot, period: config.digest.period.of(&schedule, slot.week), now })
     }
+}
+
+/// Signs the links of previews and tests and nothing else, so that no click on one opts anybody out.
+const PREVIEW_KEY: &str = "previews are signed by a key that opens nothing";
+
+/// Keys for mails that must not opt anybody out.
+pub fn preview_keys() -> Result<KeyRing, KeyRingError> {
+    KeyRing::new(&[SecretString::from(PREVIEW_KEY)])
 }
 
 /// Parses `--week`.

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use chrono::{DateTime, Utc};
 
 use crate::domain::address::Address;
-use crate::domain::digest::{DigestInput, Recipient};
+use crate::domain::digest::{DigestInput, Recipient, Rendered};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::message::{Draft, DraftContent, MessageReason, MessageState, MessageUid};
 use crate::domain::token::{KeyRing, Scope, SubscriptionRef};
@@ -116,11 +116,34 @@ impl Drafter {
         uid: &MessageUid,
         date: DateTime<Utc>,
     ) -> Result<Vec<u8>, DraftError> {
+        let (rendered, unsubscribe) = self.rendered(input, recipient, to)?;
+        self.composed(&rendered, recipient, to, uid, date, &unsubscribe)
+    }
+
+    /// One recipient's digest in words, and the link by which they leave.
+    pub fn rendered(
+        &self,
+        input: &DigestInput,
+        recipient: &Recipient,
+        to: &Address,
+    ) -> Result<(Rendered, String), DraftError> {
         let token = self.keys.sign(SubscriptionRef::derive(&input.org, to.normal()), Scope::Org);
         let unsubscribe = token.link(&self.public_url);
         let links = Links { unsubscribe: unsubscribe.clone(), settings: None };
-        let rendered = self.templates.render(input, recipient, &links, &self.brand)?;
+        Ok((self.templates.render(input, recipient, &links, &self.brand)?, unsubscribe))
+    }
+
+    /// The final bytes of a digest in words.
+    pub fn composed(
+        &self,
+        rendered: &Rendered,
+        recipient: &Recipient,
+        to: &Address,
+        uid: &MessageUid,
+        date: DateTime<Utc>,
+        unsubscribe: &str,
+    ) -> Result<Vec<u8>, DraftError> {
         let name = recipient.name.as_deref();
-        Ok(compose(&rendered, to, name, uid, date, &self.sender, Some(&unsubscribe))?)
+        Ok(compose(rendered, to, name, uid, date, &self.sender, Some(unsubscribe))?)
     }
 }

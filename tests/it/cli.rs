@@ -16,10 +16,10 @@ const SOON: Duration = Duration::from_secs(40);
 
 /// What a command did.
 #[derive(Debug)]
-struct Ran {
-    code: i32,
-    out: String,
-    err: String,
+pub struct Ran {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
 }
 
 /// A `digestd` on a test's database, in its folder, with a name of its own for its output.
@@ -34,19 +34,19 @@ async fn finish(mut process: Process) -> Ran {
     Ran { code: status.code().expect("an exit code"), out: process.output(), err: process.log() }
 }
 
-async fn digestd(database: &TestDatabase, arguments: &[&str]) -> Ran {
+pub async fn digestd(database: &TestDatabase, arguments: &[&str]) -> Ran {
     finish(launch(database, arguments).start()).await
 }
 
 /// Runs a command that must succeed; gives what it printed.
-async fn well(database: &TestDatabase, arguments: &[&str]) -> String {
+pub async fn well(database: &TestDatabase, arguments: &[&str]) -> String {
     let ran = digestd(database, arguments).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{arguments:?}: {ran:?}");
     ran.out
 }
 
 /// One org in Berlin with two admins who want the digest and one who does not, and a busy week 2026-W27.
-async fn acme(database: &TestDatabase) {
+pub async fn acme(database: &TestDatabase) {
     let folder = database.folder();
     let orgs = "id,name,timezone\nacme,Acme & Söhne,Europe/Berlin\nidle,Idle,UTC\n";
     fs::write(folder.join("orgs.csv"), orgs).expect("a file");
@@ -66,7 +66,7 @@ async fn acme(database: &TestDatabase) {
     );
 }
 
-fn json(text: &str) -> Value {
+pub fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 

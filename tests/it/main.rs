@@ -6,6 +6,7 @@ mod support;
 
 mod calendar;
 mod cli;
+mod cli_mail;
 mod config;
 mod flow;
 mod guard;
