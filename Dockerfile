@@ -14,11 +14,16 @@ ARG PROFILE=release
 # The dependencies first, around an empty program: this layer lasts until Cargo.lock changes.
 COPY Cargo.toml Cargo.lock ./
 COPY vendor vendor
+# Not built, but cargo wants to see the benchmarks that Cargo.toml names.
+COPY benches benches
 RUN if [ -f vendor/config.toml ]; then mkdir .cargo && cp vendor/config.toml .cargo/config.toml; fi \
  && mkdir src && echo 'fn main() {}' > src/main.rs && touch src/lib.rs \
  && cargo build --locked --profile "$PROFILE" --bin digestd
 
-COPY . .
+COPY config config
+COPY migrations migrations
+COPY templates templates
+COPY src src
 # Cargo goes by the time of change, and the empty program may be the younger one.
 RUN touch src/main.rs src/lib.rs \
  && cargo build --locked --profile "$PROFILE" --bin digestd \
