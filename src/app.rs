@@ -10,6 +10,9 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::cleanup::election::Election;
+use crate::cleanup::retention::Keep;
+use crate::cleanup::{self, Cleanup};
 use crate::clock::Clock;
 use crate::config::{
     Config, DatabaseUrl, Empty, FirstStart, GuardStore, Migrate, OnUnavailable, Provider as ProviderWord,
@@ -19,6 +22,7 @@ use crate::deliver::gate::{Gate, GateSettings};
 use crate::deliver::journal::Journal;
 use crate::deliver::providers::{Overrides, Provider};
 use crate::deliver::{self, Deliver};
+use crate::domain::due::DueRules;
 use crate::domain::ids::ReplicaId;
 use crate::domain::retry::{RetryPolicy, RetryPolicyError};
 use crate::domain::token::{KeyRing, KeyRingError};
@@ -47,7 +51,6 @@ use crate::store::sends::ClaimTerms;
 use crate::store::suppressions::SuppressionTerms;
 use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
-use crate::tick::due::DueRules;
 use crate::tick::{self, Limits, Rhythm, Tick};
 
 /// A claimed send is tried for this long past its window, then failed.
@@ -115,6 +118,7 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     let tick = Arc::new(tick_of(config, &store, keys.clone(), replica, &metrics).await?);
     let (deliver, journal) = deliver_of(config, &store, replica, &metrics)?;
     let deliver = Arc::new(deliver);
+    let cleanup = cleanup_of(config, &store, &metrics).await?;
     let page =
         PageSettings { product: config.brand.product.clone(), settings_url: config.opt_out.page_url.clone() };
     let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page);
@@ -135,6 +139,8 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     tracker.spawn(heartbeat::run(store.clone(), beat, metrics, pulse, shutdown.soft.clone()));
     let rhythm = tick_rhythm(config, replica);
     tracker.spawn(tick::run(tick, rhythm, progress.clone(), shutdown.soft.clone()));
+    let election = Election::new(store.clone(), replica);
+    tracker.spawn(cleanup::run(cleanup, election, progress.clone(), shutdown.soft.clone()));
     tracker.spawn(deliver::run(deliver, progress, shutdown.soft.clone(), shutdown.hard.clone()));
     tracker.spawn(async move {
         // A panic in the journal has been logged by then; its markers become uncertain.
@@ -266,6 +272,38 @@ async fn tick_of(
             gather_timeout: GATHER_TIMEOUT,
             max_age: config.delivery.max_age,
             send_empty: config.digest.empty == Empty::Send,
+        },
+        metrics: metrics.clone(),
+    })
+}
+
+/// Which slots belong to an org, for whoever asks about slots of the past. What was missed before this
+/// installation, or before it could catch up, is not of its making.
+pub async fn due_rules(config: &Config, store: &Store) -> Result<DueRules, AppError> {
+    let installed_at = store.installed_at().await?;
+    let catch_up = config.schedule.catch_up;
+    let not_before = match config.schedule.first_start {
+        FirstStart::Wait => installed_at,
+        FirstStart::CatchUp => installed_at - catch_up,
+    };
+    Ok(DueRules { catch_up, not_before: Some(not_before), period: config.digest.period })
+}
+
+async fn cleanup_of(config: &Config, store: &Store, metrics: &Metrics) -> Result<Cleanup, AppError> {
+    let rules = due_rules(config, store).await?;
+    let retention = &config.retention;
+    Ok(Cleanup {
+        store: store.clone(),
+        source: source_of(config, store),
+        rules,
+        fallback: config.schedule.default.clone(),
+        late_alarm: config.schedule.late_alarm,
+        count_every: config.tick.resweep.to_std().unwrap_or(Duration::from_mins(15)),
+        keep: Keep {
+            bodies: retention.bodies,
+            attempts: retention.attempts,
+            sends: retention.sends,
+            replicas: retention.replicas,
         },
         metrics: metrics.clone(),
     })

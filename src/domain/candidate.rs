@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::ids::OrgId;
 use super::schedule::WeeklySchedule;
-use super::zone::ZoneError;
+use super::zone::{Zone, ZoneError};
 
 /// An org with at least one opted-in admin, before anybody asks whether it is due.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,4 +17,13 @@ pub struct Candidate {
     pub created_at: Option<DateTime<Utc>>,
     /// When the first of its opted-in admins opted in; `None` where the application does not say.
     pub opted_in_at: Option<DateTime<Utc>>,
+}
+
+impl Candidate {
+    /// When the org's slots are. A week of an org whose zone is none is accounted for too: by the
+    /// configured schedule in UTC; gathering then fails the org for its zone.
+    pub fn schedule_or(&self, configured: &WeeklySchedule) -> WeeklySchedule {
+        let fallback = |_| WeeklySchedule { zone: Zone::utc(), ..configured.clone() };
+        self.schedule.clone().unwrap_or_else(fallback)
+    }
 }

@@ -1,12 +1,13 @@
 //! What the words mean: pure types and decisions, no I/O, no clock, no database.
 //!
 //! Reading order: who ([`ids`], [`address`]), when ([`week`], [`zone`],
-//! [`schedule`], [`candidate`]), what ([`send`], [`digest`]), and how it travels
+//! [`schedule`], [`candidate`], [`due`]), what ([`send`], [`digest`]), and how it travels
 //! ([`text`], [`message`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
 
 pub mod address;
 pub mod candidate;
 pub mod digest;
+pub mod due;
 pub mod excerpt;
 pub mod fingerprint;
 pub mod ids;

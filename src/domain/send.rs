@@ -9,7 +9,7 @@ use super::ids::{Epoch, OrgId, SendId};
 use super::schedule::{Period, Slot};
 use super::week::SendKey;
 
-/// An org whose slot is open, made by `tick::due` only.
+/// An org whose slot is open, made by [`super::due`] only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DueOrg {
     /// Whose digest.

@@ -132,7 +132,7 @@ pub(super) fn inner() -> Inner {
         sends: r.gauges("digestd_sends", &["week", "state"],
             "Sends in the table, for the weeks that still have slots in reach"),
         unsettled_orgs: r.gauge("digestd_unsettled_orgs",
-            "Eligible orgs past their slot that have no send yet, as last counted by the leader"),
+            "Eligible orgs past their slot whose send is not settled or not there, as last counted by the leader"),
         missed: r.counter("digestd_missed",
             "Sends that this replica has written down as missed"),
         slots_swept: r.counter("digestd_slots_swept",

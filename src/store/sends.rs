@@ -41,8 +41,9 @@ pub struct Ending {
     pub detail: Option<String>,
 }
 
+/// A due org as the statements that insert sends read it.
 #[derive(Serialize)]
-struct DueRow<'a> {
+pub(super) struct DueRow<'a> {
     org: &'a str,
     key: String,
     slot: i64,
@@ -173,7 +174,8 @@ impl Store {
         id: ClaimId,
         terms: ClaimTerms,
     ) -> Result<Vec<Claim>, StoreError> {
-        let rows: Vec<DueRow<'_>> = due.iter().map(|due| due_row(due, terms)).collect();
+        let rows: Vec<DueRow<'_>> =
+            due.iter().map(|due| due_row(due, terms.catch_up, terms.give_up)).collect();
         let won: Vec<(i64, i64, String)> = run!(self, write, db => {
             sqlx::query_as(self.sql(CLAIM))
                 .bind(self.given())
@@ -366,14 +368,14 @@ impl Store {
     }
 }
 
-fn due_row(due: &DueOrg, terms: ClaimTerms) -> DueRow<'_> {
-    let closes = due.slot.at + terms.catch_up;
+pub(super) fn due_row(due: &DueOrg, catch_up: TimeDelta, give_up: TimeDelta) -> DueRow<'_> {
+    let closes = due.slot.at + catch_up;
     DueRow {
         org: due.org.as_str(),
         key: due.slot.week.to_string(),
         slot: due.slot.at.timestamp_millis(),
         closes: closes.timestamp_millis(),
-        gives_up: (closes + terms.give_up).timestamp_millis(),
+        gives_up: (closes + give_up).timestamp_millis(),
         zone: due.period.zone.name(),
         first: due.period.first.to_string(),
         starts: due.period.start.timestamp_millis(),

@@ -64,6 +64,16 @@ const OPEN: &str = "
       AND slot_at + $2{ms} > (SELECT {now})
     ORDER BY slot_at, timezone, weekday, local_time";
 
+/// Past their start and not swept, in weeks that are not closed: some of their orgs may have no send.
+const UNSWEPT: &str = "
+    SELECT s.timezone, s.weekday, s.local_time, s.week_key, s.slot_at
+    FROM digestd.slots AS s
+    LEFT JOIN digestd.weeks AS w ON w.week_key = s.week_key
+    WHERE s.swept_at IS NULL
+      AND s.slot_at <= (SELECT {now})
+      AND w.closed_at IS NULL
+    ORDER BY s.slot_at, s.timezone, s.weekday, s.local_time";
+
 const SWEPT: &str = "
     UPDATE digestd.slots AS s
     SET swept_at = {now}
@@ -85,22 +95,21 @@ impl Store {
         &self,
         slots: &[(WeeklySchedule, Slot)],
     ) -> Result<Vec<DateTime<Utc>>, StoreError> {
-        let rows: Vec<SlotRow<'_>> = slots
-            .iter()
-            .enumerate()
-            .map(|(place, (schedule, slot))| SlotRow {
-                place,
-                zone: schedule.zone.name(),
-                weekday: weekday_name(schedule.weekday),
-                time: time_name(schedule.time),
-                week: slot.week.to_string(),
-                at: slot.at.timestamp_millis(),
-            })
-            .collect();
+        let rows = slot_rows(slots);
         run!(self, write, db => {
             sqlx::query(self.sql(REMEMBER)).bind(Json(&rows)).execute(db).await.map(drop)
         })
         .map_err(StoreError::doing("remembering slots"))?;
+        self.stored_slots(slots).await
+    }
+
+    /// The instants of slots, in the same order: as stored, or as given where nobody has stored them.
+    pub async fn stored_slots(
+        &self,
+        slots: &[(WeeklySchedule, Slot)],
+    ) -> Result<Vec<DateTime<Utc>>, StoreError> {
+        let rows = slot_rows(slots);
+        // From the writing side, which has seen what this replica has just remembered.
         let stored: Vec<(i64, At)> = run!(self, write, db => {
             sqlx::query_as(self.sql(STORED)).bind(Json(&rows)).fetch_all(db).await
         })
@@ -116,7 +125,7 @@ impl Store {
 
     /// The slots that are open and not swept: all that an idle tick looks at.
     pub async fn open_slots(&self, catch_up: TimeDelta) -> Result<Vec<OpenSlot>, StoreError> {
-        let rows: Vec<(String, String, String, String, At)> = run!(self, read, db => {
+        let rows: Vec<OpenRow> = run!(self, read, db => {
             sqlx::query_as(self.sql(OPEN))
                 .bind(self.given())
                 .bind(catch_up.num_milliseconds())
@@ -124,13 +133,16 @@ impl Store {
                 .await
         })
         .map_err(StoreError::doing("looking for open slots"))?;
-        rows.into_iter()
-            .map(|(timezone, weekday, local_time, week, at)| {
-                let week = WeekKey::parse(&week)
-                    .map_err(|_| StoreError::inconsistent("slots", "week_key", &timezone))?;
-                Ok(OpenSlot { timezone, weekday, local_time, week, at: at.0 })
-            })
-            .collect()
+        rows.into_iter().map(open_slot).collect()
+    }
+
+    /// The slots past their start that nobody has swept, open or not, in weeks that are not closed.
+    pub async fn unswept_slots(&self) -> Result<Vec<OpenSlot>, StoreError> {
+        let rows: Vec<OpenRow> = run!(self, read, db => {
+            sqlx::query_as(self.sql(UNSWEPT)).bind(self.given()).fetch_all(db).await
+        })
+        .map_err(StoreError::doing("looking for slots that nobody has swept"))?;
+        rows.into_iter().map(open_slot).collect()
     }
 
     /// Marks slots as swept. Only after every candidate was read and every claim answered.
@@ -161,6 +173,28 @@ impl Store {
         .map_err(StoreError::doing("reading the installation's age"))?;
         Ok(at.0)
     }
+}
+
+type OpenRow = (String, String, String, String, At);
+
+fn open_slot((timezone, weekday, local_time, week, at): OpenRow) -> Result<OpenSlot, StoreError> {
+    let week = WeekKey::parse(&week).map_err(|_| StoreError::inconsistent("slots", "week_key", &timezone))?;
+    Ok(OpenSlot { timezone, weekday, local_time, week, at: at.0 })
+}
+
+fn slot_rows(slots: &[(WeeklySchedule, Slot)]) -> Vec<SlotRow<'_>> {
+    slots
+        .iter()
+        .enumerate()
+        .map(|(place, (schedule, slot))| SlotRow {
+            place,
+            zone: schedule.zone.name(),
+            weekday: weekday_name(schedule.weekday),
+            time: time_name(schedule.time),
+            week: slot.week.to_string(),
+            at: slot.at.timestamp_millis(),
+        })
+        .collect()
 }
 
 fn weekday_name(weekday: Weekday) -> String {

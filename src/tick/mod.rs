@@ -4,7 +4,6 @@
 //! them; [`rescue`] takes over what a dead replica has left behind. Both end in [`work`].
 
 pub mod drafts;
-pub mod due;
 mod keep_alive;
 pub mod rescue;
 pub mod sweep;
@@ -16,6 +15,7 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::due::DueRules;
 use crate::domain::schedule::WeeklySchedule;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, Pulse};
@@ -23,7 +23,6 @@ use crate::source::{Source, SourceError};
 use crate::store::sends::ClaimTerms;
 use crate::store::{Store, StoreError};
 use drafts::Drafter;
-use due::DueRules;
 
 /// Everything that a tick needs, the same for every tick of a replica.
 #[derive(Debug)]

@@ -5,14 +5,13 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
-use super::due::{Due, due_for};
 use super::{Tick, TickError, TickReport};
 use crate::domain::candidate::Candidate;
+use crate::domain::due::{Due, due_for};
 use crate::domain::ids::{ClaimId, OrgId};
 use crate::domain::schedule::{Slot, WeeklySchedule};
 use crate::domain::send::{Claim, DueOrg};
 use crate::domain::week::WeekKey;
-use crate::domain::zone::Zone;
 use crate::faults::{self, Point};
 use crate::metrics::ClaimResult;
 use crate::progress::Pulse;
@@ -155,10 +154,7 @@ impl Tick {
     }
 
     fn due_org(&self, candidate: &Candidate, now: DateTime<Utc>, stored: &StoredSlots) -> Option<DueOrg> {
-        // The org's week is accounted for where its zone is none, too: it is claimed by the configured
-        // schedule in UTC, and gathering then fails it for its zone.
-        let fallback = || WeeklySchedule { zone: Zone::utc(), ..self.fallback.clone() };
-        let schedule = candidate.schedule.clone().unwrap_or_else(|_| fallback());
+        let schedule = candidate.schedule_or(&self.fallback);
         let computed = schedule.latest_slot(now);
         let as_stored = |slot: Slot| Slot {
             at: stored.get(&(schedule.clone(), slot.week)).copied().unwrap_or(slot.at),

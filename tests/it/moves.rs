@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use chrono::{DateTime, NaiveTime, TimeDelta, Utc, Weekday};
 use digestd::domain::candidate::Candidate;
+use digestd::domain::due::{Due, DueRules, due};
 use digestd::domain::ids::OrgId;
 use digestd::domain::schedule::{PeriodKind, WeeklySchedule};
 use digestd::domain::week::WeekKey;
 use digestd::domain::zone::{self, Zone};
-use digestd::tick::due::{Due, DueRules, due};
 use proptest::prelude::*;
 
 const RULES: DueRules =

@@ -1,8 +1,11 @@
 //! The store, on both databases.
 
 mod claims;
+mod leases;
 mod manual;
 mod opt_outs;
 mod outbox;
+mod retention;
 mod stats;
 mod suppressions;
+mod weeks;

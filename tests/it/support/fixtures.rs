@@ -1,21 +1,28 @@
 //! Small worlds for tests: a store with a manual clock, due orgs, drafts.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use digestd::cleanup::Cleanup;
+use digestd::cleanup::retention::Keep;
 use digestd::clock::Clock;
 use digestd::domain::address::Address;
+use digestd::domain::due::DueRules;
 use digestd::domain::fingerprint::Fingerprint;
 use digestd::domain::ids::{ClaimId, OrgId, ReplicaId, UserId};
 use digestd::domain::message::{Draft, DraftContent, MessageUid};
 use digestd::domain::schedule::{PeriodKind, WeeklySchedule};
 use digestd::domain::send::{Claim, DueOrg};
 use digestd::domain::zone::Zone;
+use digestd::metrics::Metrics;
+use digestd::source::Source;
+use digestd::source::builtin::BuiltIn;
 use digestd::store::connect::Target;
 use digestd::store::migrate::MigrateMode;
 use digestd::store::outbox::LeaseTerms;
 use digestd::store::sends::ClaimTerms;
 use digestd::store::{ConnectOptions, Store};
 
-use super::backend::TestDatabase;
+use super::backend::{Kind, TestDatabase};
+use super::world::execute;
 
 /// Monday 2026-07-06 08:00 in Berlin: the slot of 2026-W28 that most tests are about.
 pub fn monday() -> DateTime<Utc> {
@@ -56,11 +63,7 @@ pub fn lease_terms(replica: ReplicaId) -> LeaseTerms {
 
 /// An org due at the Berlin slot that opened last.
 pub fn due_org(name: &str, now: DateTime<Utc>) -> DueOrg {
-    let schedule = WeeklySchedule {
-        weekday: chrono::Weekday::Mon,
-        time: chrono::NaiveTime::from_hms_opt(8, 0, 0).expect("a time"),
-        zone: Zone::parse("Europe/Berlin").expect("a zone"),
-    };
+    let schedule = berlin();
     let slot = schedule.latest_slot(now);
     let period = PeriodKind::PreviousWeek.of(&schedule, slot.week);
     DueOrg { org: OrgId::parse(name).expect("an id"), slot, period }
@@ -69,6 +72,76 @@ pub fn due_org(name: &str, now: DateTime<Utc>) -> DueOrg {
 /// `count` due orgs, `org-0000` and so on.
 pub fn due_orgs(count: usize, now: DateTime<Utc>) -> Vec<DueOrg> {
     (0..count).map(|n| due_org(&format!("org-{n:04}"), now)).collect()
+}
+
+/// Puts orgs into the built-in directory, each with one opted-in admin: id, zone, and further columns of
+/// `orgs` as SQL, such as `weekday = 'sunday'`.
+pub async fn directory(database: &TestDatabase, orgs: &[(&str, &str, &str)]) {
+    let prefix = if database.kind == Kind::Postgres { "digestd." } else { "" };
+    let statements = orgs.iter().map(|(id, zone, more)| {
+        let change = match *more {
+            "" => String::new(),
+            more => format!("UPDATE {prefix}orgs SET {more} WHERE id = '{id}';"),
+        };
+        format!(
+            "INSERT INTO {prefix}orgs (id, name, timezone) VALUES ('{id}', 'Org {id}', '{zone}');
+             INSERT INTO {prefix}admins (id, org_id, email) VALUES ('{id}-ann', '{id}', 'ann@{id}.example');
+             {change}"
+        )
+    });
+    let script = statements.collect::<String>();
+    execute(database, script).await;
+}
+
+/// An instant as SQL text for the database's kind.
+pub fn instant(database: &TestDatabase, at: DateTime<Utc>) -> String {
+    match database.kind {
+        Kind::Postgres => format!("'{}'", at.to_rfc3339()),
+        Kind::Sqlite => at.timestamp_millis().to_string(),
+    }
+}
+
+/// The configured schedule of most tests: Monday 08:00 in Berlin.
+pub fn berlin() -> WeeklySchedule {
+    WeeklySchedule {
+        weekday: chrono::Weekday::Mon,
+        time: chrono::NaiveTime::from_hms_opt(8, 0, 0).expect("a time"),
+        zone: Zone::parse("Europe/Berlin").expect("a zone"),
+    }
+}
+
+/// The built-in directory as a source.
+pub fn source(store: &Store) -> Source {
+    let schedule = berlin();
+    Source::BuiltIn(BuiltIn::new(store.clone(), schedule.weekday, schedule.time))
+}
+
+/// Housekeeping for an installation that has been there since the week before [`monday`].
+pub fn cleanup(store: &Store) -> Cleanup {
+    Cleanup {
+        store: store.clone(),
+        source: source(store),
+        rules: rules(),
+        fallback: berlin(),
+        late_alarm: TimeDelta::hours(2),
+        count_every: std::time::Duration::from_mins(15),
+        keep: Keep {
+            bodies: TimeDelta::days(7),
+            attempts: TimeDelta::days(90),
+            sends: TimeDelta::days(35),
+            replicas: TimeDelta::days(7),
+        },
+        metrics: Metrics::new(),
+    }
+}
+
+/// A window of 36 hours, for an installation that has been there since the week before [`monday`].
+pub fn rules() -> DueRules {
+    DueRules {
+        catch_up: TimeDelta::hours(36),
+        not_before: Some(monday() - TimeDelta::days(5)),
+        period: PeriodKind::PreviousWeek,
+    }
 }
 
 /// A draft with a small body.

@@ -159,6 +159,13 @@ pub async fn execute(database: &TestDatabase, script: String) {
     .expect("a script of ours");
 }
 
+/// How many rows of a table fulfil a condition.
+pub async fn count(database: &TestDatabase, table: &str, condition: &str) -> i64 {
+    let prefix = if database.kind == Kind::Postgres { "digestd." } else { "" };
+    let text = format!("SELECT '', count(*) FROM {prefix}{table} WHERE {condition}");
+    rows(database, text).await.first().map_or(0, |(_, n)| *n)
+}
+
 /// Rows of a text and a number.
 async fn rows(database: &TestDatabase, text: String) -> Vec<(String, i64)> {
     match database.kind {

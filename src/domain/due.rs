@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::domain::candidate::Candidate;
-use crate::domain::schedule::{PeriodKind, Slot};
-use crate::domain::send::DueOrg;
+use super::candidate::Candidate;
+use super::schedule::{PeriodKind, Slot, WeeklySchedule};
+use super::send::DueOrg;
 
 /// What the configuration says about being due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,17 @@ pub enum Due {
     },
 }
 
+/// What is younger than a slot, so that the slot passes an org by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Younger {
+    /// The org itself, made at this moment.
+    Org(DateTime<Utc>),
+    /// Its first admin's opt-in.
+    OptIn(DateTime<Utc>),
+    /// This installation.
+    Installation(DateTime<Utc>),
+}
+
 /// Whether an org is due at `now`, and for which slot.
 ///
 /// Only the newest slot counts. A window that reaches the next slot ends there, since a digest is
@@ -56,12 +67,39 @@ pub fn due_for(candidate: &Candidate, slot: Slot, now: DateTime<Utc>, rules: &Du
     if !slot.is_open(now, rules.catch_up) {
         return Due::NotOpen;
     }
-    let beginnings = [candidate.created_at, candidate.opted_in_at, rules.not_before];
-    if beginnings.into_iter().flatten().any(|begin| begin > slot.at) {
-        return Due::TooNew { slot };
+    match owed(candidate, schedule, slot, rules) {
+        Ok(due) => Due::Yes(due),
+        Err(_) => Due::TooNew { slot },
+    }
+}
+
+/// What an org should get, or should have got, in a slot of its schedule, whenever that slot is;
+/// or what makes the slot pass it by.
+pub fn owed(
+    candidate: &Candidate,
+    schedule: &WeeklySchedule,
+    slot: Slot,
+    rules: &DueRules,
+) -> Result<DueOrg, Younger> {
+    let beginnings = [
+        candidate.created_at.map(Younger::Org),
+        candidate.opted_in_at.map(Younger::OptIn),
+        rules.not_before.map(Younger::Installation),
+    ];
+    if let Some(younger) = beginnings.into_iter().flatten().find(|younger| younger.since() > slot.at) {
+        return Err(younger);
     }
     let period = rules.period.of(schedule, slot.week);
-    Due::Yes(DueOrg { org: candidate.org.clone(), slot, period })
+    Ok(DueOrg { org: candidate.org.clone(), slot, period })
+}
+
+impl Younger {
+    /// Since when it is there.
+    pub const fn since(self) -> DateTime<Utc> {
+        match self {
+            Self::Org(at) | Self::OptIn(at) | Self::Installation(at) => at,
+        }
+    }
 }
 
 #[cfg(test)]
