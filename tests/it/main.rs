@@ -9,6 +9,7 @@ mod cleanup;
 mod cli;
 mod cli_mail;
 mod config;
+mod deploy;
 mod flow;
 mod guard;
 mod hard_days;
