@@ -1,5 +1,7 @@
 //! The composition root: configuration in, running parts out.
 
+mod source;
+
 use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,8 +42,7 @@ use crate::mail::transport::{
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::render::{Brand, Http, SafeUrl, TemplateError, Templates};
-use crate::source::Source;
-use crate::source::builtin::BuiltIn;
+use crate::source::{Source, SourceError};
 use crate::store::connect::Target;
 use crate::store::migrate::{MigrateMode, MigrateReport};
 use crate::store::outbox::LeaseTerms;
@@ -52,6 +53,8 @@ use crate::store::suppressions::SuppressionTerms;
 use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::{self, Limits, Rhythm, Tick};
+
+pub use source::source_of;
 
 /// A claimed send is tried for this long past its window, then failed.
 const GIVE_UP: TimeDelta = TimeDelta::days(1);
@@ -71,6 +74,9 @@ pub enum AppError {
     /// The database stayed away for the whole of `database.start_timeout`.
     #[error("the database could not be reached within {0:?}")]
     Unavailable(Duration, #[source] StoreError),
+    /// The source.
+    #[error("the source cannot be used")]
+    Source(#[from] SourceError),
     /// The templates.
     #[error("the templates cannot be used")]
     Templates(#[from] TemplateError),
@@ -115,10 +121,11 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     let progress = Progress::new();
     let listener = TcpListener::bind(config.listen).await.map_err(|e| AppError::Listen(config.listen, e))?;
     let keys = key_ring(config, &store).await?;
-    let tick = Arc::new(tick_of(config, &store, keys.clone(), replica, &metrics).await?);
-    let (deliver, journal) = deliver_of(config, &store, replica, &metrics)?;
+    let source = source::checked(config, &store).await?;
+    let tick = Arc::new(tick_of(config, &store, source.clone(), keys.clone(), replica, &metrics).await?);
+    let (deliver, journal) = deliver_of(config, &store, source.clone(), replica, &metrics)?;
     let deliver = Arc::new(deliver);
-    let cleanup = cleanup_of(config, &store, &metrics).await?;
+    let cleanup = cleanup_of(config, &store, source, &metrics).await?;
     let page =
         PageSettings { product: config.brand.product.clone(), settings_url: config.opt_out.page_url.clone() };
     let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page);
@@ -211,12 +218,6 @@ pub async fn key_ring(config: &Config, store: &Store) -> Result<KeyRing, AppErro
     Ok(KeyRing::new(&keys)?)
 }
 
-/// Where orgs, admins and content come from.
-pub fn source_of(config: &Config, store: &Store) -> Source {
-    let schedule = &config.schedule.default;
-    Source::BuiltIn(BuiltIn::new(store.clone(), schedule.weekday, schedule.time))
-}
-
 /// What turns data into messages.
 pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
     let brand = &config.brand;
@@ -245,6 +246,7 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
 async fn tick_of(
     config: &Config,
     store: &Store,
+    source: Source,
     keys: KeyRing,
     replica: ReplicaId,
     metrics: &Metrics,
@@ -255,7 +257,7 @@ async fn tick_of(
     };
     Ok(Tick {
         store: store.clone(),
-        source: source_of(config, store),
+        source,
         drafter: Arc::new(drafter_of(config, keys)?),
         terms: ClaimTerms {
             replica,
@@ -289,12 +291,17 @@ pub async fn due_rules(config: &Config, store: &Store) -> Result<DueRules, AppEr
     Ok(DueRules { catch_up, not_before: Some(not_before), period: config.digest.period })
 }
 
-async fn cleanup_of(config: &Config, store: &Store, metrics: &Metrics) -> Result<Cleanup, AppError> {
+async fn cleanup_of(
+    config: &Config,
+    store: &Store,
+    source: Source,
+    metrics: &Metrics,
+) -> Result<Cleanup, AppError> {
     let rules = due_rules(config, store).await?;
     let retention = &config.retention;
     Ok(Cleanup {
         store: store.clone(),
-        source: source_of(config, store),
+        source,
         rules,
         fallback: config.schedule.default.clone(),
         late_alarm: config.schedule.late_alarm,
@@ -320,6 +327,7 @@ fn tick_rhythm(config: &Config, replica: ReplicaId) -> Rhythm {
 fn deliver_of(
     config: &Config,
     store: &Store,
+    source: Source,
     replica: ReplicaId,
     metrics: &Metrics,
 ) -> Result<(Deliver, tokio::task::JoinHandle<()>), AppError> {
@@ -332,7 +340,7 @@ fn deliver_of(
     let gate = Gate::new(store.clone(), gate_settings(&config.relay, replica));
     let deliver = Deliver {
         store: store.clone(),
-        source: source_of(config, store),
+        source,
         transport,
         from: config.relay.envelope_from.clone(),
         guard: guard_of(config, store, metrics)?,

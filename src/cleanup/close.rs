@@ -12,7 +12,6 @@ use super::election::Election;
 use super::{Cleanup, CleanupError, PAGE};
 use crate::domain::candidate::Candidate;
 use crate::domain::due::owed;
-use crate::domain::ids::OrgId;
 use crate::domain::schedule::{Slot, WeeklySchedule, everywhere};
 use crate::domain::send::{DueOrg, SendState};
 use crate::domain::week::{SendKey, WeekKey};
@@ -76,12 +75,12 @@ impl Cleanup {
         stop: &CancellationToken,
     ) -> Result<bool, CleanupError> {
         let mut instants = Instants::new();
-        let mut after: Option<OrgId> = None;
+        let mut candidates = self.source.candidates(None).await?;
         loop {
             if stop.is_cancelled() || !election.stand().await? {
                 return Ok(false);
             }
-            let page = self.source.candidates(after.as_ref(), None, PAGE).await?;
+            let Some(page) = candidates.next_page(PAGE).await? else { return Ok(true) };
             let owed = self.owed_in(week, &page, &mut instants).await?;
             // Stored by a release with other zone rules, a window may end later than all zones' should.
             if owed.iter().any(|due| due.slot.at + self.rules.catch_up > now) {
@@ -94,10 +93,6 @@ impl Cleanup {
                 closed.missed += missed.len();
             }
             pulse.touch();
-            if page.len() < PAGE as usize {
-                return Ok(true);
-            }
-            after = page.last().map(|candidate| candidate.org.clone()).or(after);
         }
     }
 

@@ -9,7 +9,6 @@ use super::election::Election;
 use super::{Cleanup, CleanupError, PAGE};
 use crate::domain::candidate::Candidate;
 use crate::domain::due::owed;
-use crate::domain::ids::OrgId;
 use crate::domain::schedule::Slot;
 use crate::domain::send::DueOrg;
 use crate::progress::Pulse;
@@ -57,22 +56,17 @@ impl Cleanup {
             zones.sort();
             zones.dedup();
             let unswept = by_schedule(slots);
-            let mut after: Option<OrgId> = None;
-            loop {
+            let mut candidates = self.source.candidates(Some(&zones)).await?;
+            while let Some(page) = candidates.next_page(PAGE).await? {
                 if stop.is_cancelled() || !election.stand().await? {
                     return Ok(None);
                 }
-                let page = self.source.candidates(after.as_ref(), Some(&zones), PAGE).await?;
                 let due: Vec<DueOrg> =
                     page.iter().filter_map(|candidate| self.owed_of(candidate, &unswept)).collect();
                 for due in self.store.without_send(due).await? {
                     unsettled.add(due.slot.at, now, self.late_alarm);
                 }
                 pulse.touch();
-                if page.len() < PAGE as usize {
-                    break;
-                }
-                after = page.last().map(|candidate| candidate.org.clone()).or(after);
             }
         }
         self.metrics.set_unsettled_orgs(unsettled.orgs);

@@ -121,12 +121,20 @@ fn missing_file(path: &Path) -> Line {
 }
 
 async fn source(config: &Config, store: &Store) -> Line {
-    match app::source_of(config, store).candidates(None, None, 1).await {
-        Ok(candidates) if candidates.is_empty() => Line {
-            hint: Some("`digestd import` fills the built-in directory".to_owned()),
+    let asked = async {
+        let source = app::source_of(config, store)?;
+        source.check().await?;
+        Ok::<_, anyhow::Error>(source.candidates(None).await?.next_page(1).await?)
+    };
+    match asked.await {
+        Ok(None) => Line {
+            hint: Some(match config.source {
+                Some(_) => "source.recipients gives no row".to_owned(),
+                None => "`digestd import` fills the built-in directory".to_owned(),
+            }),
             ..Line::ok("source", "answers, but no org has an admin who wants the digest")
         },
-        Ok(_) => Line::ok("source", "answers and has orgs to mail"),
+        Ok(Some(_)) => Line::ok("source", "answers and has orgs to mail"),
         Err(error) => Line::failed("source", error, None),
     }
 }

@@ -53,7 +53,7 @@ struct Previewed {
 pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Result<Exit> {
     let config = session::configure(global)?;
     let store = session::open_untouched(&config).await?;
-    let source = app::source_of(&config, &store);
+    let source = app::source_of(&config, &store)?;
     let found = OrgWeek::find(&config, &store, &source, &arguments.org, arguments.week).await?;
     let input = gather(&source, &found).await?;
     let drafter = app::drafter_of(&config, session::preview_keys()?)?;

@@ -64,7 +64,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     };
     let config = session::configure(global)?;
     let store = session::open(&config).await?;
-    let source = app::source_of(&config, &store);
+    let source = app::source_of(&config, &store)?;
     let found = OrgWeek::find(&config, &store, &source, &arguments.org, arguments.week).await?;
     if found.slot.at > found.now {
         return Err(Misuse::new(format!("the digest of {} has not been due yet", found.slot.week))

@@ -40,7 +40,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     let to = Address::parse(&arguments.to).map_err(|error| Misuse::new(format!("--to: {error}")))?;
     let config = session::configure(global)?;
     let store = session::open_untouched(&config).await?;
-    let source = app::source_of(&config, &store);
+    let source = app::source_of(&config, &store)?;
     let found = OrgWeek::find(&config, &store, &source, &arguments.org, arguments.week).await?;
     let input = preview::gather(&source, &found).await?;
     let drafter = app::drafter_of(&config, session::preview_keys()?)?;

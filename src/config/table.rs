@@ -363,7 +363,7 @@ pub const KEYS: &[Key] = &[
         "SELECT org_id, org_name, user_id, email FROM digest_recipients",
         "Who gets a digest. Required with `source.url`. Columns: `org_id`, `org_name`, `user_id`, `email`; optional `name`, `locale`, `timezone`, `weekday`, `time`, `org_created_at`, `opted_in_at`.",
     ),
-    key("source.pool", Kind::Int(1, 100), "4", "Connections that each replica opens to it at most."),
+    key("source.pool", Kind::Int(3, 100), "4", "Connections that each replica opens to it at most."),
     key(
         "source.statement_timeout",
         Kind::Duration("100ms", "1h"),

@@ -1,13 +1,15 @@
 //! Who gets a digest and what stands in it.
 
 pub mod builtin;
+mod candidates;
 pub mod import;
+pub mod operator;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::candidate::Candidate;
 use crate::domain::digest::DigestInput;
 use crate::domain::ids::{OrgId, UserId};
 use crate::domain::schedule::{Period, WeeklySchedule};
@@ -15,12 +17,17 @@ use crate::domain::week::SendKey;
 use crate::domain::zone::ZoneError;
 use crate::store::{ErrorClass, StoreError};
 use builtin::BuiltIn;
+pub use candidates::Candidates;
+use operator::Operator;
+use operator::scan::ScanError;
 
 /// Where orgs, admins and content come from.
 #[derive(Debug, Clone)]
 pub enum Source {
     /// The built-in tables, filled by `digestd import` or by the app.
     BuiltIn(BuiltIn),
+    /// The operator's own database, asked by the operator's own queries.
+    Operator(Operator),
 }
 
 /// What was not found or could not be read.
@@ -29,6 +36,61 @@ pub enum SourceError {
     /// The built-in directory could not be read.
     #[error("the directory could not be read")]
     Directory(#[from] StoreError),
+    /// `source.url` cannot be used.
+    #[error("source.url is not a database URL that can be used")]
+    Url,
+    /// A query of the operator's cannot be read.
+    #[error("{query} cannot be used")]
+    Sql {
+        /// Which query.
+        query: String,
+        /// What is wrong with it.
+        source: ScanError,
+    },
+    /// A query has other columns than it must have.
+    #[error("{query} cannot be used: {problem}")]
+    Shape {
+        /// Which query.
+        query: String,
+        /// What is wrong, and what would be right.
+        problem: String,
+    },
+    /// The operator's database refused a query, or could not be reached.
+    #[error("{query} failed: {problem}")]
+    Query {
+        /// Which query.
+        query: String,
+        /// The database's message, where it quotes no data.
+        problem: String,
+        /// Whether it may well succeed a moment later.
+        transient: bool,
+    },
+    /// A query took too long.
+    #[error("{query} took longer than {limit:?}")]
+    TimedOut {
+        /// Which query.
+        query: String,
+        /// How long it may take.
+        limit: Duration,
+    },
+    /// A section gave a row of an org that was not asked for, or of none. Nothing of it may be shown.
+    #[error(
+        "section “{section}” gave a row whose org_id was not asked for or is null; its query must keep to :org_ids"
+    )]
+    Leak {
+        /// The section's name.
+        section: String,
+    },
+    /// A section's row holds what cannot be shown.
+    #[error("section “{section}”: column {column} of a row {problem}")]
+    Value {
+        /// The section's name.
+        section: String,
+        /// The column.
+        column: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+    },
 }
 
 impl SourceError {
@@ -36,6 +98,8 @@ impl SourceError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Directory(error) => error.class() == ErrorClass::Transient,
+            Self::Query { transient, .. } => *transient,
+            _ => false,
         }
     }
 }
@@ -63,23 +127,27 @@ pub enum Gathered {
 }
 
 impl Source {
-    /// The next page of candidates after an org, in the order of ids; of all zones or of some.
-    /// A page shorter than `limit` is the last.
-    pub async fn candidates(
-        &self,
-        after: Option<&OrgId>,
-        zones: Option<&[String]>,
-        limit: u32,
-    ) -> Result<Vec<Candidate>, SourceError> {
+    /// Whether the source answers and gives what it must. The built-in one is checked by its schema.
+    pub async fn check(&self) -> Result<(), SourceError> {
         match self {
-            Self::BuiltIn(directory) => directory.candidates(after, zones, limit).await,
+            Self::BuiltIn(_) => Ok(()),
+            Self::Operator(operator) => operator.check().await,
         }
+    }
+
+    /// Begins to list the candidates of all zones or of some, in the order of their ids.
+    pub async fn candidates(&self, zones: Option<&[String]>) -> Result<Candidates, SourceError> {
+        Ok(match self {
+            Self::BuiltIn(directory) => Candidates::pages(directory.clone(), zones),
+            Self::Operator(operator) => Candidates::listing(operator.candidates(zones).await?),
+        })
     }
 
     /// Everything that the digests of a batch are made of. An org that is not in the answer is gone.
     pub async fn gather(&self, question: &Question<'_>) -> Result<BTreeMap<OrgId, Gathered>, SourceError> {
         match self {
             Self::BuiltIn(directory) => directory.gather(question).await,
+            Self::Operator(operator) => operator.gather(question).await,
         }
     }
 
@@ -87,6 +155,7 @@ impl Source {
     pub async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {
         match self {
             Self::BuiltIn(directory) => directory.members(orgs).await,
+            Self::Operator(operator) => operator.members(orgs).await,
         }
     }
 
@@ -97,6 +166,7 @@ impl Source {
     ) -> Result<Option<Result<WeeklySchedule, ZoneError>>, SourceError> {
         match self {
             Self::BuiltIn(directory) => directory.schedule(org).await,
+            Self::Operator(operator) => operator.schedule(org).await,
         }
     }
 }

@@ -92,6 +92,11 @@ impl StoreError {
     }
 }
 
+/// Whether an error of any database is worth another try soon.
+pub(crate) fn is_transient(error: &sqlx::Error) -> bool {
+    class_of(error) == ErrorClass::Transient
+}
+
 fn class_of(error: &sqlx::Error) -> ErrorClass {
     match error {
         sqlx::Error::Io(_) | sqlx::Error::PoolTimedOut | sqlx::Error::Tls(_) | sqlx::Error::Protocol(_) => {

@@ -36,6 +36,7 @@ pub mod suppressions;
 pub mod weeks;
 
 pub use connect::{ConnectOptions, DatabaseKind};
+pub(crate) use error::is_transient;
 pub use error::{ErrorClass, StoreError};
 
 use std::sync::Arc;

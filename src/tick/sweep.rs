@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Tick, TickError, TickReport};
 use crate::domain::candidate::Candidate;
 use crate::domain::due::{Due, due_for};
-use crate::domain::ids::{ClaimId, OrgId};
+use crate::domain::ids::ClaimId;
 use crate::domain::schedule::{Slot, WeeklySchedule};
 use crate::domain::send::{Claim, DueOrg};
 use crate::domain::week::WeekKey;
@@ -54,26 +54,20 @@ impl Tick {
         let zones: Option<Vec<String>> = (scope == Scope::OpenSlots).then(|| zones_of(&open));
         let mut report = TickReport::default();
         let mut stored = StoredSlots::new();
-        let mut after: Option<OrgId> = None;
-        loop {
+        let mut candidates = self.source.candidates(zones.as_deref()).await?;
+        let mut complete = false;
+        while !complete {
             let mut pages = Vec::new();
-            while pages.len() < WINDOW {
-                let page = self.source.candidates(after.as_ref(), zones.as_deref(), PAGE).await?;
-                after = page.last().map(|candidate| candidate.org.clone()).or(after);
-                pulse.touch();
-                let last = page.len() < PAGE as usize;
-                pages.push(page);
-                if last {
-                    break;
+            while pages.len() < WINDOW && !complete {
+                match candidates.next_page(PAGE).await? {
+                    Some(page) => pages.push(page),
+                    None => complete = true,
                 }
+                pulse.touch();
             }
-            let complete = pages.last().is_none_or(|page| page.len() < PAGE as usize);
             self.visit(pages, now, &mut stored, &mut report, pulse, stop).await?;
             if stop.is_cancelled() {
                 return Ok(report);
-            }
-            if complete {
-                break;
             }
         }
         self.store.mark_swept(&open).await?;

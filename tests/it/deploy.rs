@@ -36,7 +36,8 @@ fn the_configuration_for_kubernetes_is_accepted() {
     let manifest = read("deploy/kubernetes/digestd.yaml");
     let (_, rest) = manifest.split_once("digestd.toml: |\n").expect("the configuration");
     let (text, _) = rest.split_once("---").expect("the next document");
-    let text: String = text.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
+    let text: String =
+        text.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
     let folder = tempfile::tempdir().expect("a folder");
     for (name, secret) in [
         ("database-url", "postgres://digestd@db/digestd"),

@@ -20,5 +20,6 @@ mod metrics_docs;
 mod moves;
 mod render;
 mod smtp;
+mod source;
 mod store;
 mod tidy;

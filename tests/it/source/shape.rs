@@ -1,0 +1,94 @@
+//! Queries that cannot serve are named before the first Monday, with what would be right.
+
+use digestd::source::Source;
+
+use super::{App, execute};
+use crate::support::backend::TestDatabase;
+
+const RECIPIENTS: &str = "SELECT 1 AS org_id, 'One' AS org_name, 2 AS user_id, 'a@b.example' AS email";
+
+async fn refused(database: TestDatabase, recipients: &str, section: &str) -> (TestDatabase, String) {
+    let toml = format!(
+        "[source]\nrecipients = \"\"\"{recipients}\"\"\"\n[[section]]\nname = \"s\"\ntitle = \"S\"\n{section}"
+    );
+    let app = App::new(database, "SELECT 1", &toml).await;
+    let config = app.config;
+    let source = config.source.as_ref().expect("a source");
+    let opened =
+        digestd::source::operator::Operator::open(source, &config.sections, &config.schedule.default);
+    let error = match opened {
+        Err(error) => error,
+        Ok(operator) => Source::Operator(operator).check().await.expect_err("a query that cannot serve"),
+    };
+    let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |error| error.source());
+    (app.database, chain.map(ToString::to_string).collect::<Vec<_>>().join(": "))
+}
+
+both_databases! {
+    async fn each_column_that_is_missing_surplus_or_twice_is_named(database: TestDatabase) {
+        let rows = "sql = \"SELECT 1 AS org_id\"";
+        let figures = "kind = \"figures\"\nsql = \"SELECT 1 AS org_id, 2 AS label, 3 AS valeu\"";
+        let mut database = database;
+        for (recipients, section, told) in [
+            ("SELECT 1 AS org_id, 2 AS mail", rows,
+                "the recipients query cannot be used: missing: org_name, user_id, email; not known: mail; expected org_id, org_name, \
+                 user_id, email, and at will name, locale, timezone, weekday, time, org_created_at, opted_in_at"),
+            ("SELECT :from AS org_id", rows, "the recipients query cannot be used: it uses :from; parameters are for sections"),
+            ("SELECT 1; SELECT 2", rows, "the recipients query cannot be used: line 1: more than one statement"),
+            (RECIPIENTS, figures, "the query of section “s” cannot be used: missing: value; not known: valeu"),
+            (RECIPIENTS, "sql = \"SELECT 2 AS id\"", "the query of section “s” cannot be used: missing: org_id"),
+            (RECIPIENTS, "sql = \"SELECT :org_id\"", "unknown parameter :org_id; did you mean :org_ids?"),
+            (RECIPIENTS, "personal = true\nsql = \"SELECT 1 AS org_id\"", "missing: user_id"),
+            (RECIPIENTS, "sql = \"SELECT 1 AS org_id FROM nowhere\"", "the query of section “s” failed: "),
+        ] {
+            let (returned, error) = refused(database, recipients, section).await;
+            assert!(error.contains(told), "{error}\n{told}");
+            database = returned;
+        }
+    }
+
+    async fn values_are_bound_and_never_become_sql(database: TestDatabase) {
+        let evil = "x' OR '1'='1";
+        execute(&database, "CREATE TABLE orgs (id text); INSERT INTO orgs VALUES ('x'' OR ''1''=''1'), ('other')").await;
+        let toml = "[source]\nrecipients = \"SELECT id AS org_id, id AS org_name, id AS user_id, 'a@b.example' AS email FROM orgs\"\n\
+             [[section]]\nname = \"s\"\ntitle = \"S\"\nsql = \"SELECT id AS org_id, :week_key AS w, ':from' AS f FROM orgs WHERE id = ANY(:org_ids)\"";
+        let app = App::new(database, "SELECT 1", toml).await;
+        let digests = super::gather(&app.checked().await, &[evil]).await.expect("digests");
+        assert_eq!(digests.len(), 1);
+        assert!(super::told(&digests).contains(r#"S of 1: {"f":":from","w":"2026-W28"}"#), "{}", super::told(&digests));
+    }
+
+    async fn an_empty_application_is_no_mistake(database: TestDatabase) {
+        execute(&database, "CREATE TABLE orgs (id bigint)").await;
+        let toml = "[source]\nrecipients = \"SELECT id AS org_id, id AS org_name, id AS user_id, 'a@b.example' AS email FROM orgs\"\n\
+             [[section]]\nname = \"s\"\ntitle = \"S\"\nsql = \"SELECT id AS org_id FROM orgs WHERE id = ANY(:org_ids)\"";
+        let app = App::new(database, "SELECT 1", toml).await;
+        let source = app.checked().await;
+        let mut listing = source.candidates(None).await.expect("a list");
+        assert!(listing.next_page(10).await.expect("an answer").is_none());
+        assert!(super::gather(&source, &["1"]).await.expect("an answer").is_empty());
+        // Once there is an org, it is found, its numbers as numbers.
+        execute(&app.database, "INSERT INTO orgs VALUES (7)").await;
+        let digests = super::gather(&source, &["7"]).await.expect("digests");
+        assert!(super::told(&digests).contains("S of 1: {}"), "{}", super::told(&digests));
+    }
+}
+
+#[tokio::test]
+async fn a_source_that_is_away_is_told_from_one_that_is_wrong() {
+    let gone = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = gone.local_addr().expect("an address").port();
+    let hanging_up = tokio::spawn(async move { while gone.accept().await.is_ok() {} });
+    let toml = format!(
+        "public_url = \"http://127.0.0.1:8080\"\n[source]\nurl = \"postgres://u@127.0.0.1:{port}/app\"\n\
+         recipients = \"SELECT 1\"\n[[section]]\nname = \"s\"\ntitle = \"S\"\nsql = \"SELECT 1\""
+    );
+    let config = digestd::config::Config::parse(&toml, []).expect("a configuration");
+    let source = config.source.as_ref().expect("a source");
+    let operator =
+        digestd::source::operator::Operator::open(source, &config.sections, &config.schedule.default)
+            .expect("queries");
+    let error = operator.check().await.expect_err("nobody answers there");
+    assert!(error.is_transient(), "{error:?}");
+    hanging_up.abort();
+}
