@@ -17,8 +17,8 @@ use crate::cleanup::retention::Keep;
 use crate::cleanup::{self, Cleanup};
 use crate::clock::Clock;
 use crate::config::{
-    Config, DatabaseUrl, Empty, FirstStart, GuardStore, Migrate, OnUnavailable, Provider as ProviderWord,
-    Relay, RelayUrl, Security, SmtpUrl,
+    Config, DatabaseUrl, Empty, FirstStart, GuardStore, Migrate, OnUnavailable, OnUncertain,
+    Provider as ProviderWord, Relay, RelayUrl, Security, SmtpUrl,
 };
 use crate::deliver::gate::{Gate, GateSettings};
 use crate::deliver::journal::Journal;
@@ -116,6 +116,7 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     for name in &migrated.applied {
         tracing::info!(migration = name, "a migration was applied");
     }
+    store.set_uncertain_policy(config.delivery.on_uncertain == OnUncertain::Resend).await?;
     let metrics = Metrics::new();
     metrics.set_info(env!("CARGO_PKG_VERSION"), crate::domain::zone::tzdb_version());
     let progress = Progress::new();
@@ -237,6 +238,7 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
             reply_to: brand.reply_to.as_ref().map(|mailbox| mailbox.address.clone()),
             list_id_domain: config.relay.from.address.domain().to_owned(),
             headers: config.headers.clone(),
+            redirect_to: config.delivery.redirect_to.clone(),
         },
         public_url: config.public_url.clone(),
         keys,
@@ -353,6 +355,7 @@ fn deliver_of(
             soft_after: config.suppression.soft_after,
             soft_decay: config.suppression.soft_decay,
         }),
+        resend_uncertain: delivery.on_uncertain == OnUncertain::Resend,
         overrides: overrides_of(&config.relay),
         connections: config.relay.connections as usize,
         poll: delivery.poll,

@@ -6,7 +6,9 @@ CREATE TABLE digestd.installation (
     only_one BOOLEAN PRIMARY KEY DEFAULT TRUE CHECK (only_one),
     installed_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     -- Signs unsubscribe links where no keys are configured; made once, the same for all replicas.
-    unsubscribe_key TEXT
+    unsubscribe_key TEXT,
+    -- Since when uncertain messages are sent again by themselves; absent while they are held.
+    resend_since TIMESTAMPTZ
 );
 INSERT INTO digestd.installation DEFAULT VALUES;
 

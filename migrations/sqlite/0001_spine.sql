@@ -6,7 +6,9 @@ CREATE TABLE installation (
     only_one INTEGER PRIMARY KEY DEFAULT TRUE CHECK (only_one),
     installed_at INTEGER NOT NULL DEFAULT (CAST(unixepoch('subsec') * 1000 AS INTEGER)),
     -- Signs unsubscribe links where no keys are configured; made once, the same for all replicas.
-    unsubscribe_key TEXT
+    unsubscribe_key TEXT,
+    -- Since when uncertain messages are sent again by themselves; absent while they are held.
+    resend_since INTEGER
 );
 INSERT INTO installation DEFAULT VALUES;
 

@@ -11,11 +11,13 @@ mod migrate;
 mod optout;
 mod out;
 mod preview;
+mod queue;
 mod resend;
 mod run;
 mod send_test;
 mod session;
 mod status;
+mod suppress;
 mod templates;
 
 use std::ffi::OsString;
@@ -87,6 +89,10 @@ enum Command {
     Resend(resend::Arguments),
     /// Add, remove, list and import opt-outs
     Optout(optout::Arguments),
+    /// Add, remove, list and import addresses that get nothing
+    Suppress(suppress::Arguments),
+    /// List, show, retry, cancel and resolve messages; pause and resume deliveries
+    Queue(queue::Arguments),
     /// Export the built-in templates, or check those in use
     Templates(templates::Arguments),
     /// Show replicas, sends, messages and the relay
@@ -132,6 +138,8 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Preview(arguments) => preview::run(global, &arguments).await,
         Command::SendTest(arguments) => send_test::run(global, &arguments).await,
         Command::Optout(arguments) => optout::run(global, &arguments).await,
+        Command::Suppress(arguments) => suppress::run(global, &arguments).await,
+        Command::Queue(arguments) => queue::run(global, &arguments).await,
         Command::Templates(arguments) => templates::run(global, &arguments),
         Command::Resend(arguments) => resend::run(global, &arguments).await,
         Command::Status(arguments) => status::run(global, &arguments).await,

@@ -61,6 +61,8 @@ pub struct Deliver {
     pub policy: RetryPolicy,
     /// When failing addresses are left out; `None` while mail is redirected, which says nothing of them.
     pub suppression: Option<SuppressionTerms>,
+    /// Whether uncertain messages are sent again by themselves.
+    pub resend_uncertain: bool,
     /// What a provider means by its replies.
     pub overrides: Overrides,
     /// Connections of this replica.
@@ -188,10 +190,18 @@ impl Deliver {
         Ok(self.still_members(batch.messages).await)
     }
 
-    /// Settles what a lost replica has left behind.
+    /// Settles what a lost replica has left behind, and sends uncertain messages again if that is wanted.
     pub async fn sweep(&self) -> Result<Swept, StoreError> {
         let swept = self.store.sweep_messages(SWEEP_BATCH).await?;
         self.metrics.swept_leases(swept.returned, swept.uncertain);
+        if self.resend_uncertain {
+            for id in self.store.resend_uncertain(self.terms.max_attempts, SWEEP_BATCH).await? {
+                tracing::warn!(
+                    message.id = %id,
+                    "a message that may have been accepted is sent again, as the configuration says"
+                );
+            }
+        }
         Ok(swept)
     }
 

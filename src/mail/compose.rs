@@ -32,6 +32,8 @@ pub struct Sender {
     pub list_id_domain: String,
     /// Fixed headers for the relay, checked by [`header::check`].
     pub headers: Vec<(String, String)>,
+    /// The only address that gets mail, in staging; the real recipient then stands in a header.
+    pub redirect_to: Option<Address>,
 }
 
 /// Why no message could be made. Says nothing personal.
@@ -75,7 +77,7 @@ pub fn compose(
     sender: &Sender,
     unsubscribe_url: Option<&str>,
 ) -> Result<Vec<u8>, ComposeError> {
-    let recipient = mailbox(to, to_name, "To")?;
+    let recipient = mailbox(sender.redirect_to.as_ref().unwrap_or(to), to_name, "To")?;
     let from = mailbox(&sender.from, Some(&sender.from_name), "From")?;
     let envelope = Envelope::new(Some(from.email.clone()), vec![recipient.email.clone()])
         .map_err(ComposeError::Build)?;
@@ -90,12 +92,17 @@ pub fn compose(
         message = message.reply_to(mailbox(reply_to, None, "Reply-To")?);
     }
     message = ours(message, uid, sender);
+    if sender.redirect_to.is_some() {
+        let name = HeaderName::new_from_ascii_str("X-Digestd-Original-To");
+        message = message.raw_header(HeaderValue::new(name, to.mailbox().to_owned()));
+    }
     if let Some(url) = unsubscribe_url {
         message = one_click(message, url)?;
     }
     message = fixed(message, sender)?;
     let bytes = message.multipart(parts(rendered, uid)).map_err(ComposeError::Build)?.formatted();
-    wire::check(&bytes, to.needs_smtputf8() || sender.from.needs_smtputf8())?;
+    let reached = sender.redirect_to.as_ref().unwrap_or(to);
+    wire::check(&bytes, reached.needs_smtputf8() || sender.from.needs_smtputf8())?;
     Ok(bytes)
 }
 

@@ -26,6 +26,7 @@ pub mod manual;
 pub mod migrate;
 pub mod opt_outs;
 pub mod outbox;
+pub mod queue;
 pub mod relays;
 pub mod replicas;
 pub mod retention;
@@ -33,6 +34,7 @@ pub mod sends;
 pub mod slots;
 pub mod stats;
 pub mod suppressions;
+pub mod uncertain;
 pub mod weeks;
 
 pub use connect::{ConnectOptions, DatabaseKind};

@@ -102,9 +102,14 @@ impl Drafter {
     ) -> Result<DraftContent, DraftError> {
         let bytes = catch_unwind(AssertUnwindSafe(|| self.bytes(input, recipient, to, uid, date)))
             .unwrap_or(Err(DraftError::Panic))?;
-        let dedupe_key = format!("{} {}", input.org, input.key);
+        let mut dedupe_key = format!("{} {}", input.org, input.key);
+        let redirect_to = self.sender.redirect_to.as_ref();
+        if redirect_to.is_some() {
+            // A staging installation that shares a guard must not keep the real mail from anybody.
+            dedupe_key.push_str(" redirected");
+        }
         let fingerprint = Fingerprint::derive(to.normal(), self.templates.name(), &dedupe_key);
-        Ok(DraftContent::Message { to: to.clone(), fingerprint, bytes })
+        Ok(DraftContent::Message { to: redirect_to.unwrap_or(to).clone(), fingerprint, bytes })
     }
 
     /// The final bytes of one recipient's message.

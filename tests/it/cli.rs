@@ -289,7 +289,18 @@ async fn the_inbox_says_where_it_listens_and_what_it_got() {
 async fn help_and_versions_are_data() {
     let database = TestDatabase::sqlite();
     let mut help = well(&database, &["--help"]).await;
-    for command in ["migrate", "import", "check", "preview", "resend", "status", "inbox", "completions"] {
+    for command in [
+        "migrate",
+        "import",
+        "check",
+        "preview",
+        "resend",
+        "suppress",
+        "queue",
+        "status",
+        "inbox",
+        "completions",
+    ] {
         let shown = well(&database, &[command, "--help"]).await;
         help.extend(["\n$ digestd ", command, " --help\n", &shown]);
     }

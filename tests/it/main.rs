@@ -8,6 +8,7 @@ mod calendar;
 mod cleanup;
 mod cli;
 mod cli_mail;
+mod cli_queue;
 mod config;
 mod deploy;
 mod flow;

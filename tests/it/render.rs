@@ -131,6 +131,7 @@ fn sender() -> Sender {
         reply_to: Some(Address::parse("help@acme.example").unwrap()),
         list_id_domain: "mail.acme.example".into(),
         headers: vec![("X-Stream".into(), "digests".into())],
+        redirect_to: None,
     }
 }
 

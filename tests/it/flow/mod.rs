@@ -1,5 +1,6 @@
 //! The whole job, by real processes of the real binary.
 
+mod addresses;
 mod crashes;
 mod demo;
 mod replicas;

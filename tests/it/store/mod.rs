@@ -5,6 +5,7 @@ mod leases;
 mod manual;
 mod opt_outs;
 mod outbox;
+mod queue;
 mod retention;
 mod stats;
 mod suppressions;
