@@ -237,7 +237,8 @@ impl Wire {
         n > 0
     }
 
-    /// Hands everything written to the kernel, unless the relay speaks out of turn.
+    /// Hands everything written to the kernel, unless the relay speaks out of turn. What has not left
+    /// when this fails is forgotten: a later read must not send the rest, and the final dot with it.
     fn drain(
         &mut self,
         io: &mut Io,
@@ -247,18 +248,17 @@ impl Wire {
         if self.out.is_empty() {
             return Poll::Ready(Ok(()));
         }
-        match self.poll_drain(io, cx) {
-            Poll::Ready(result) => {
-                self.out.clear();
-                self.sent = 0;
-                self.since = None;
-                Poll::Ready(result)
-            }
+        let result = match self.poll_drain(io, cx) {
+            Poll::Ready(result) => result,
             Poll::Pending => {
                 let limit = self.write_limit;
-                self.wait(timer, limit, "room to write", cx).map(Err)
+                Err(ready!(self.wait(timer, limit, "room to write", cx)))
             }
-        }
+        };
+        self.out.clear();
+        self.sent = 0;
+        self.since = None;
+        Poll::Ready(result)
     }
 
     fn poll_drain(&mut self, io: &mut Io, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -76,6 +76,21 @@ async fn a_body_that_nobody_reads_is_a_definite_failure_in_time() {
     assert!(server.accepted().is_empty());
 }
 
+/// The wait for a late reply once sent what was left of the body, and its dot: the relay took a message
+/// that counted as broken and was sent again.
+#[tokio::test]
+async fn a_body_given_up_is_not_finished_while_the_reason_is_waited_for() {
+    let message = b"forty characters of text in every line..\r\n".repeat(500_000);
+    let late = [Act::Delay(PATIENCE + Duration::from_millis(300)), Act::Normal];
+    let server = SmtpServer::start(Script::new().always(At::Body, late)).await;
+    let mut connection = transport(hasty(&server)).connect().await.unwrap();
+    assert_broken(&hand_over(&mut connection, "b@x.org", &message).await, Phase::Body, false);
+    drop(connection);
+    // The server reads to the end of the stream, and finds no dot in it.
+    server.wait(Duration::from_secs(10), "the connection's end", |server| server.open() == 0).await;
+    assert!(server.accepted().is_empty());
+}
+
 #[tokio::test]
 async fn silence_after_the_dot_is_unknown_whether_or_not_the_relay_took_it() {
     for (acts, taken) in [(vec![Act::Accept, Act::Hang], 1), (vec![Act::Hang], 0)] {
