@@ -129,10 +129,14 @@ const CHARGE: &str = "
     WHERE id = $1 AND epoch = $2 AND state = 'claimed'
     RETURNING attempts";
 
-/// Gives a claim back, to be taken over after a while by whoever comes first.
+/// Gives a claim back, to be taken over after a while by whoever comes first. The epoch rises, so that a
+/// renewal under way does not shorten or prolong the wait.
 const POSTPONE: &str = "
     UPDATE digestd.sends
-    SET lease_until = {now} + $4{ms}, detail = COALESCE($5, detail)
+    SET epoch = epoch + 1,
+        lease_until = {now} + $4{ms},
+        attempts = $6,
+        detail = COALESCE($5, detail)
     WHERE id = $2 AND epoch = $3 AND state = 'claimed'
     RETURNING id";
 
@@ -302,7 +306,7 @@ impl Store {
     }
 
     /// Gives a claim back, to be taken over after `delay` by whoever comes first, with the error that
-    /// stopped it. False: superseded.
+    /// stopped it and the attempts that the claim says. False: superseded.
     pub async fn postpone(
         &self,
         claim: Claim,
@@ -320,6 +324,7 @@ impl Store {
                     .bind(claim.epoch.0)
                     .bind(delay.num_milliseconds())
                     .bind(&error)
+                    .bind(i32::try_from(claim.attempts).unwrap_or(i32::MAX))
                     .fetch_optional(&mut *tx)
                     .await?;
                 if moved.is_some() && error.is_some() {

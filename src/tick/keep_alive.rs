@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use tokio::task::JoinHandle;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::domain::ids::{Epoch, SendId};
 use crate::domain::send::Claim;
 use crate::store::Store;
 
-/// Renews claims at a third of their lease until [`KeepAlive::end`].
+/// Renews claims at a third of their lease until [`KeepAlive::end`], or until it is dropped by a panic:
+/// then nobody works on them any more.
 pub(super) struct KeepAlive {
-    stop: CancellationToken,
+    stop: DropGuard,
     task: JoinHandle<()>,
 }
 
@@ -21,12 +22,12 @@ impl KeepAlive {
         let held: Vec<(SendId, Epoch)> = claims.iter().map(|claim| (claim.send, claim.epoch)).collect();
         let stop = CancellationToken::new();
         let task = tokio::spawn(renew(store.clone(), held, lease, stop.clone()));
-        Self { stop, task }
+        Self { stop: stop.drop_guard(), task }
     }
 
     /// Ends the renewing, letting a renewal under way finish.
     pub async fn end(self) {
-        self.stop.cancel();
+        drop(self.stop);
         // The task ends by itself and cannot panic in a way that matters: claims merely expire.
         let _ = self.task.await;
     }

@@ -94,7 +94,7 @@ impl Tick {
                 if stop.is_cancelled() {
                     return Ok(());
                 }
-                report.add(self.claim_and_work(batch).await?);
+                report.add(self.claim_and_work(batch, pulse, stop).await?);
                 pulse.touch();
             }
         }
@@ -163,7 +163,12 @@ impl Tick {
         }
     }
 
-    async fn claim_and_work(&self, due: Vec<DueOrg>) -> Result<TickReport, TickError> {
+    async fn claim_and_work(
+        &self,
+        due: Vec<DueOrg>,
+        pulse: &Pulse,
+        stop: &CancellationToken,
+    ) -> Result<TickReport, TickError> {
         let id = ClaimId::random();
         let claims: Vec<Claim> = match self.store.claim(&due, id, self.terms).await {
             Ok(claims) => claims,
@@ -181,7 +186,7 @@ impl Tick {
         self.metrics.claims(ClaimResult::Won, claims.len());
         self.metrics.claims(ClaimResult::Lost, lost);
         let mut report = TickReport { won: claims.len() as u64, lost: lost as u64, ..TickReport::default() };
-        report.add(self.work(claims).await);
+        report.add(self.work(claims, pulse, stop).await);
         Ok(report)
     }
 }

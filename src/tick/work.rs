@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use tokio_util::sync::CancellationToken;
 
 use super::drafts::Drafts;
 use super::keep_alive::KeepAlive;
@@ -15,6 +16,7 @@ use crate::domain::schedule::Period;
 use crate::domain::send::{Claim, SendReason, SendState};
 use crate::domain::week::SendKey;
 use crate::faults::{self, Point};
+use crate::progress::Pulse;
 use crate::source::{Gathered, Question, SourceError};
 use crate::store::enqueue::Enqueue;
 use crate::store::sends::Ending;
@@ -24,6 +26,8 @@ use crate::store::sends::Ending;
 const ENQUEUE_BYTES: usize = 2 * 1024 * 1024;
 /// Orgs that are enqueued in one transaction.
 const ENQUEUE_ORGS: usize = 50;
+/// Recipients that are rendered at once, but at least one org: all their messages are in memory together.
+const RENDER_RECIPIENTS: usize = 500;
 
 /// Why an org could not be gathered.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +36,16 @@ enum GatherError {
     Source(#[from] SourceError),
     #[error("gathering took longer than {0:?}")]
     TimedOut(std::time::Duration),
+    /// The last of them was begun and never ended: the process was lost in it.
+    #[error("no attempt has come to an end")]
+    NeverEnded,
+}
+
+impl GatherError {
+    /// Whether it is the application's outage rather than this org's fault.
+    fn is_outage(&self) -> bool {
+        matches!(self, Self::Source(error) if error.is_transient())
+    }
 }
 
 /// An org's data that is ready to be rendered.
@@ -51,25 +65,26 @@ type Drafted = (Claim, Drafts);
 impl Tick {
     /// Works a batch of fresh claims, as far as it gets. Whatever it cannot end is postponed, or stays
     /// claimed and is taken over.
-    pub async fn work(&self, claims: Vec<Claim>) -> TickReport {
+    pub async fn work(&self, claims: Vec<Claim>, pulse: &Pulse, stop: &CancellationToken) -> TickReport {
         let mut report = TickReport::default();
         for group in by_period(claims) {
             let keep_alive = KeepAlive::start(&self.store, &group, self.terms.lease);
             match self.gather(&group).await {
                 Ok(gathered) => report.add(self.settle(group, gathered).await),
-                Err(error) if group.len() > 1 => {
-                    tracing::warn!(
-                        orgs = group.len(),
-                        error = &error as &dyn std::error::Error,
-                        "a batch could not be gathered; its orgs are tried one at a time"
-                    );
-                    for claim in group {
-                        report.add(self.work_alone(claim).await);
+                Err(error) => {
+                    if group.len() > 1 {
+                        tracing::warn!(
+                            orgs = group.len(),
+                            error = &error as &dyn std::error::Error,
+                            "a batch could not be gathered; its orgs are tried one at a time"
+                        );
                     }
-                }
-                Err(_) => {
                     for claim in group {
+                        if stop.is_cancelled() {
+                            break;
+                        }
                         report.add(self.work_alone(claim).await);
+                        pulse.touch();
                     }
                 }
             }
@@ -88,13 +103,21 @@ impl Tick {
                 return TickReport::default();
             }
         }
+        // An org that ends the process each time must not do so for days.
+        if claim.attempts > self.limits.max_attempts {
+            return self.try_again(claim, SendReason::GatherFailed, &GatherError::NeverEnded).await;
+        }
         let claims = vec![claim];
         let keep_alive = KeepAlive::start(&self.store, &claims, self.terms.lease);
         let report = match self.gather(&claims).await {
             Ok(gathered) => self.settle(claims, gathered).await,
             Err(error) => {
                 let mut report = TickReport::default();
-                for claim in claims {
+                for mut claim in claims {
+                    // An outage on a Monday morning must not cost every org its week: only time ends it.
+                    if error.is_outage() {
+                        claim.attempts = claim.attempts.min(self.limits.max_attempts.saturating_sub(1));
+                    }
                     report.add(self.try_again(claim, SendReason::GatherFailed, &error).await);
                 }
                 report
@@ -132,8 +155,7 @@ impl Tick {
         report.add(self.end(endings).await);
         let mut ready = ready.into_iter().peekable();
         while ready.peek().is_some() {
-            let batch: Vec<Ready> = ready.by_ref().take(ENQUEUE_ORGS).collect();
-            report.add(self.render_and_enqueue(batch).await);
+            report.add(self.render_and_enqueue(next_batch(&mut ready)).await);
         }
         report
     }
@@ -266,14 +288,15 @@ impl Tick {
                     "an org's digest has failed"
                 );
             }
-            self.metrics.sends_settled(ending.state, Some(ending.reason), 1);
         }
-        let failed = endings.iter().filter(|e| e.state == SendState::Failed).count() as u64;
+        let ends: Vec<_> = endings.iter().map(|e| (e.claim.send, e.state, e.reason)).collect();
         match self.store.finish(endings).await {
             Ok(ended) => {
                 report.superseded = asked - ended.len() as u64;
-                report.failed = failed.min(ended.len() as u64);
-                report.skipped = ended.len() as u64 - report.failed;
+                for (_, state, reason) in ends.into_iter().filter(|(send, ..)| ended.contains(send)) {
+                    self.metrics.sends_settled(state, Some(reason), 1);
+                    *(if state == SendState::Failed { &mut report.failed } else { &mut report.skipped }) += 1;
+                }
             }
             Err(error) => {
                 tracing::warn!(
@@ -312,6 +335,18 @@ impl Tick {
             }
         }
     }
+}
+
+fn next_batch(ready: &mut impl Iterator<Item = Ready>) -> Vec<Ready> {
+    let (mut batch, mut recipients) = (Vec::new(), 0);
+    while batch.len() < ENQUEUE_ORGS
+        && recipients < RENDER_RECIPIENTS
+        && let Some((claim, input)) = ready.next()
+    {
+        recipients += input.recipients.len();
+        batch.push((claim, input));
+    }
+    batch
 }
 
 /// Groups claims that can be gathered by the same queries.

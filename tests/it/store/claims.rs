@@ -98,6 +98,18 @@ both_databases! {
         assert_eq!(store.take_over(10, claim_id(), terms(me)).await.expect("no error").len(), 1);
     }
 
+    /// The renewal of a batch went on while one of its orgs was postponed: the wait became the lease.
+    async fn a_renewal_under_way_does_not_change_a_postponed_claims_wait(database: TestDatabase) {
+        let store = store(&database).await;
+        let me = ReplicaId::random();
+        let claim = store.claim(&due_orgs(1, monday()), claim_id(), terms(me)).await.expect("claims").remove(0);
+        let held = [(claim.send, claim.epoch)];
+        assert!(store.postpone(claim, TimeDelta::hours(1), Some("query failed"), me).await.expect("no error"));
+        assert!(store.renew(&held, TimeDelta::minutes(2)).await.expect("no error").is_empty());
+        store.clock().advance(TimeDelta::minutes(59));
+        assert!(store.take_over(10, claim_id(), terms(me)).await.expect("no error").is_empty());
+    }
+
     async fn a_live_claim_is_renewed(database: TestDatabase) {
         let store = store(&database).await;
         let claims = store.claim(&due_orgs(2, monday()), claim_id(), terms(ReplicaId::random())).await.expect("claims");
