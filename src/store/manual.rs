@@ -44,7 +44,7 @@ const EVENT: &str = "
 const RECENT: &str = "
     SELECT state, COUNT(*)
     FROM digestd.sends
-    WHERE slot_at > {now} - $2{ms}
+    WHERE slot_at > (SELECT {now}) - $2{ms}
       AND week_key LIKE 'manual-%'
     GROUP BY state
     ORDER BY state";

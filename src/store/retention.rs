@@ -91,7 +91,8 @@ const DELETE_FINGERPRINTS: &str = "
     WHERE fingerprint IN (
         SELECT f.fingerprint
         FROM digestd.fingerprints AS f
-        WHERE f.expires_at <= {now} - $2{ms}
+        -- A sub-select, because an index cannot be searched for a clock that moves on.
+        WHERE f.expires_at <= (SELECT {now}) - $2{ms}
         ORDER BY f.expires_at
         LIMIT $3
     )
@@ -138,7 +139,7 @@ const DELETE_SLOTS: &str = "
 const OLD_SENDS: &str = "
     SELECT s.id
     FROM digestd.sends AS s
-    WHERE s.slot_at <= {now} - $2{ms}
+    WHERE s.slot_at <= (SELECT {now}) - $2{ms}
       AND s.state <> 'claimed'
       AND (
           s.week_key LIKE 'manual-%'
