@@ -7,6 +7,7 @@ mod failure;
 mod healthcheck;
 mod import;
 mod inbox;
+mod man;
 mod migrate;
 mod optout;
 mod out;
@@ -103,6 +104,8 @@ enum Command {
     Inbox(inbox::Arguments),
     /// Watch three replicas send a Monday's digests, on this machine alone
     Demo(demo::Arguments),
+    /// Print the manual page, or write all of them
+    Man(man::Arguments),
     /// Print a completion script for a shell
     Completions(completions::Arguments),
 }
@@ -146,6 +149,7 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Healthcheck => healthcheck::run(global).await,
         Command::Inbox(arguments) => inbox::run(&arguments).await,
         Command::Demo(arguments) => demo::run(&arguments).await,
+        Command::Man(arguments) => man::run(&arguments),
         Command::Completions(arguments) => Ok(completions::run(&arguments)),
     }
 }
