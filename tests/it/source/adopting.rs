@@ -30,7 +30,7 @@ async fn the_walk_through_does_what_it_says() {
         let words: Vec<&str> = command.split_whitespace().collect();
         assert_eq!(words[..2], ["$", "digestd"]);
         let mut process = Launch::new(database.folder(), &format!("step-{n}"), &words[2..]).start();
-        let status = process.exit(Duration::from_secs(60)).await;
+        let status = process.exit(Duration::from_mins(1)).await;
         assert!(status.success(), "{command}: {}{}", process.output(), process.log());
         shown = process.output();
     }
