@@ -245,7 +245,8 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
     })
 }
 
-async fn tick_of(
+/// What a tick needs.
+pub async fn tick_of(
     config: &Config,
     store: &Store,
     source: Source,
@@ -326,7 +327,8 @@ fn tick_rhythm(config: &Config, replica: ReplicaId) -> Rhythm {
     }
 }
 
-fn deliver_of(
+/// What delivery needs, and the task of its journal.
+pub fn deliver_of(
     config: &Config,
     store: &Store,
     source: Source,
