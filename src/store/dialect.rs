@@ -12,6 +12,7 @@
 //! | `{for_update_o}` | locks the rows of the table called `o`, in their order |
 //! | `{for_update_s}` | the same of the table called `s` |
 //! | `{skip_locked}` | locks the rows read, passing over those that somebody else has locked |
+//! | `{among}(SELECT …){end_among}` | is one of a few: by the index, however small the table is |
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::encode::IsNull;
@@ -30,7 +31,7 @@ pub(super) enum Dialect<'a> {
 
 /// `{now}` is read at the moment it is needed and not at the transaction's start, because a
 /// statement may have waited long for a lock.
-const POSTGRES: [(&str, &str); 9] = [
+const POSTGRES: [(&str, &str); 11] = [
     ("{now}", "COALESCE($1, clock_timestamp())"),
     ("{epoch}", "TIMESTAMPTZ 'epoch'"),
     ("{ms}", " * INTERVAL '1 millisecond'"),
@@ -40,9 +41,13 @@ const POSTGRES: [(&str, &str); 9] = [
     ("{for_update_o}", "FOR UPDATE OF o"),
     ("{for_update_s}", "FOR UPDATE OF s"),
     ("{skip_locked}", "FOR UPDATE SKIP LOCKED"),
+    // The planner takes an array for ten rows. For a set of rows, or a LIMIT that is a parameter, it
+    // reckons with hundreds and reads the whole table.
+    ("{among}", "= ANY (ARRAY"),
+    ("{end_among}", ")"),
 ];
 
-const SQLITE: [(&str, &str); 9] = [
+const SQLITE: [(&str, &str); 11] = [
     ("{now}", "COALESCE($1, CAST(unixepoch('subsec') * 1000 AS INTEGER))"),
     ("{epoch}", "0"),
     ("{ms}", ""),
@@ -52,6 +57,8 @@ const SQLITE: [(&str, &str); 9] = [
     ("{for_update_o}", ""),
     ("{for_update_s}", ""),
     ("{skip_locked}", ""),
+    ("{among}", "IN "),
+    ("{end_among}", ""),
 ];
 
 /// Spells a text in a dialect.

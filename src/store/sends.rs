@@ -107,7 +107,8 @@ const CLAIM: &str = "
 const HAVE_SEND: &str = "
     SELECT s.org_id
     FROM digestd.sends AS s
-    JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'";
+    JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'
+    WHERE s.org_id {among}(SELECT v.value->>'org' FROM {each}($1) AS v){end_among}";
 
 /// Claims whose lease has passed, whatever their slot, window or origin.
 const TAKE_OVER: &str = "
