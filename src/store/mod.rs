@@ -14,6 +14,7 @@
 //!
 //! The first six are spelt in [`dialect`], the last in [`migrate`].
 
+pub mod audit;
 pub mod connect;
 mod dialect;
 pub mod directory;
@@ -22,12 +23,14 @@ mod error;
 pub mod guard;
 pub mod import;
 pub mod leases;
+pub mod ledger;
 pub mod manual;
 pub mod migrate;
 pub mod opt_outs;
 pub mod outbox;
 pub mod queue;
 pub mod relays;
+pub mod repair;
 pub mod replicas;
 pub mod retention;
 pub mod sends;

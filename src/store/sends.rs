@@ -55,22 +55,6 @@ pub(super) struct DueRow<'a> {
     ends: i64,
 }
 
-#[derive(Serialize)]
-struct EndRow {
-    id: i64,
-    epoch: i64,
-    state: &'static str,
-    reason: &'static str,
-    detail: Option<String>,
-}
-
-impl EndRow {
-    fn new(send: SendId, epoch: Epoch, state: SendState, reason: SendReason, detail: Option<&str>) -> Self {
-        let (state, reason) = (state.as_str(), reason.as_str());
-        Self { id: send.0, epoch: epoch.0, state, reason, detail: detail.map(cut) }
-    }
-}
-
 /// The insert is the check. A loser gets no row; a rerun after a lost answer gets its own.
 const CLAIM: &str = "
     INSERT INTO digestd.sends AS s (
@@ -107,44 +91,44 @@ const CLAIM: &str = "
 const HAVE_SEND: &str = "
     SELECT s.org_id
     FROM digestd.sends AS s
-    JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'
-    WHERE s.org_id {among}(SELECT v.value->>'org' FROM {each}($1) AS v){end_among}";
+    JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'";
 
 /// Claims whose lease has passed, whatever their slot, window or origin.
+const EXPIRED: &str = "
+    SELECT id
+    FROM digestd.sends
+    WHERE state = 'claimed' AND lease_until <= (SELECT {now})
+    ORDER BY lease_until, id
+    LIMIT $2
+    {skip_locked}";
+
+/// Once a claim is taken over, its row does not tell who had it first.
+pub(super) const FIRST_HOLDERS: &str = "
+    INSERT INTO digestd.send_events (send_id, at, event, epoch, replica)
+    SELECT s.id, s.claimed_at, 'claimed', s.epoch, s.claimed_by
+    FROM digestd.sends AS s
+    JOIN {each}($1) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
+    WHERE s.epoch = 1 AND s.claimed_by IS NOT NULL";
+
 const TAKE_OVER: &str = "
-    WITH expired AS MATERIALIZED (
-        SELECT id AS expired_id
-        FROM digestd.sends
-        WHERE state = 'claimed' AND lease_until <= (SELECT {now})
-        ORDER BY lease_until, id
-        LIMIT $5
-        {skip_locked}
-    )
     UPDATE digestd.sends
     SET epoch = epoch + 1,
         claim_id = $2,
         claimed_by = $3,
         claimed_at = {now},
         lease_until = {now} + $4{ms}
-    FROM expired
-    WHERE id = expired_id AND state = 'claimed' AND lease_until <= {now}
+    WHERE id IN (SELECT CAST(u.value->>'id' AS BIGINT) FROM {each}($5) AS u)
+      AND state = 'claimed'
+      AND lease_until <= {now}
     RETURNING id, epoch, org_id, week_key, slot_at, timezone, period_first, only_address, attempts, give_up_at";
 
-/// Locked in the order of ids, like every write of several sends: a batch is renewed while parts of it
-/// end, and two statements that lock the same rows in different orders would deadlock.
 const RENEW: &str = "
-    WITH mine AS MATERIALIZED (
-        SELECT s.id AS mine_id
-        FROM digestd.sends AS s
-        JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
-        ORDER BY s.id
-        {for_update_s}
-    )
-    UPDATE digestd.sends
+    UPDATE digestd.sends AS s
     SET lease_until = {now} + $3{ms}
-    FROM mine
-    WHERE id = mine_id
+    FROM {each}($2) AS u
+    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
+      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
+      AND s.state = 'claimed'
     RETURNING id";
 
 /// An attempt is charged when the org's own gathering starts.
@@ -166,31 +150,26 @@ const POSTPONE: &str = "
     RETURNING id";
 
 const FINISH: &str = "
-    WITH mine AS MATERIALIZED (
-        SELECT
-            s.id AS mine_id,
-            u.value->>'state' AS new_state,
-            u.value->>'reason' AS new_reason,
-            u.value->>'detail' AS new_detail
-        FROM digestd.sends AS s
-        JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
-        ORDER BY s.id
-        {for_update_s}
-    )
-    UPDATE digestd.sends
-    SET state = new_state,
-        reason = new_reason,
-        detail = new_detail,
+    UPDATE digestd.sends AS s
+    SET state = u.value->>'state',
+        reason = u.value->>'reason',
+        detail = u.value->>'detail',
         settled_at = {now},
         lease_until = NULL
-    FROM mine
-    WHERE id = mine_id
+    FROM {each}($2) AS u
+    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
+      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
+      AND s.state = 'claimed'
     RETURNING id";
 
 const EVENT: &str = "
     INSERT INTO digestd.send_events (send_id, at, event, epoch, replica, detail)
     VALUES ($2, {now}, $3, $4, $5, $6)";
+
+#[derive(Serialize)]
+struct ExpiredRow {
+    id: i64,
+}
 
 /// A take-over row as it stands in the table.
 type TakenRow = (i64, i64, String, String, At, String, String, Option<String>, i32, At);
@@ -265,9 +244,7 @@ impl Store {
         Ok(due.into_iter().filter(|d| !have.contains(d.org.as_str())).collect())
     }
 
-    /// Takes over up to `limit` claims whose lease has passed, each with a higher epoch. A row that cannot
-    /// be read holds up no other: it is tried again after a lease, by a release that may know better, and
-    /// failed once its time has passed.
+    /// Takes over up to `limit` claims whose lease has passed, each with a higher epoch.
     pub async fn take_over(
         &self,
         limit: u32,
@@ -277,12 +254,22 @@ impl Store {
         let store = self.clone();
         let rows: Vec<TakenRow> = uncancelled(async move {
             transact!(&store, tx => {
+                let expired: Vec<i64> = sqlx::query_scalar(store.sql(EXPIRED))
+                    .bind(store.given())
+                    .bind(i64::from(limit))
+                    .fetch_all(&mut *tx)
+                    .await?;
+                if expired.is_empty() {
+                    return Ok(Vec::new());
+                }
+                let expired: Vec<ExpiredRow> = expired.into_iter().map(|id| ExpiredRow { id }).collect();
+                sqlx::query(store.sql(FIRST_HOLDERS)).bind(Json(&expired)).execute(&mut *tx).await?;
                 let rows: Vec<TakenRow> = sqlx::query_as(store.sql(TAKE_OVER))
                     .bind(store.given())
                     .bind(id.0)
                     .bind(terms.replica.0)
                     .bind(terms.lease.num_milliseconds())
-                    .bind(i64::from(limit))
+                    .bind(Json(&expired))
                     .fetch_all(&mut *tx)
                     .await?;
                 for row in &rows {
@@ -301,34 +288,7 @@ impl Store {
         })
         .await
         .map_err(StoreError::doing("taking over expired claims"))?;
-        let mut taken = Vec::with_capacity(rows.len());
-        for row in rows {
-            let (send, epoch, give_up_at) = (SendId(row.0), Epoch(row.1), row.9.0);
-            match taken_over(row) {
-                Ok(one) => taken.push(one),
-                Err(error) => self.leave_unreadable(send, epoch, give_up_at, &error).await?,
-            }
-        }
-        Ok(taken)
-    }
-
-    async fn leave_unreadable(
-        &self,
-        send: SendId,
-        epoch: Epoch,
-        give_up_at: DateTime<Utc>,
-        error: &StoreError,
-    ) -> Result<(), StoreError> {
-        tracing::error!(
-            send.id = %send, error = error as &dyn std::error::Error,
-            "a claimed send cannot be read; the others go on"
-        );
-        if self.now().await? >= give_up_at {
-            let (state, reason) = (SendState::Failed, SendReason::TooLate);
-            let row = EndRow::new(send, epoch, state, reason, Some(&error.to_string()));
-            self.finish_rows(&[row]).await?;
-        }
-        Ok(())
+        rows.into_iter().map(taken_over).collect()
     }
 
     /// Extends claims. Returns those that are still held; whoever is missing has been superseded.
@@ -411,18 +371,26 @@ impl Store {
 
     /// Ends claims without messages. Returns those that ended; whoever is missing was superseded.
     pub async fn finish(&self, endings: Vec<Ending>) -> Result<Vec<SendId>, StoreError> {
-        let rows: Vec<EndRow> = endings
+        #[derive(Serialize)]
+        struct Row {
+            id: i64,
+            epoch: i64,
+            state: &'static str,
+            reason: &'static str,
+            detail: Option<String>,
+        }
+        let rows: Vec<Row> = endings
             .into_iter()
-            .map(|Ending { claim, state, reason, detail }| {
-                EndRow::new(claim.send, claim.epoch, state, reason, detail.as_deref())
+            .map(|ending| Row {
+                id: ending.claim.send.0,
+                epoch: ending.claim.epoch.0,
+                state: ending.state.as_str(),
+                reason: ending.reason.as_str(),
+                detail: ending.detail.as_deref().map(cut),
             })
             .collect();
-        self.finish_rows(&rows).await
-    }
-
-    async fn finish_rows(&self, rows: &[EndRow]) -> Result<Vec<SendId>, StoreError> {
         let ids: Vec<i64> = run!(self, write, db => {
-            sqlx::query_scalar(self.sql(FINISH)).bind(self.given()).bind(Json(rows)).fetch_all(db).await
+            sqlx::query_scalar(self.sql(FINISH)).bind(self.given()).bind(Json(&rows)).fetch_all(db).await
         })
         .map_err(StoreError::doing("ending claims"))?;
         Ok(ids.into_iter().map(SendId).collect())

@@ -6,6 +6,7 @@ mod manual;
 mod opt_outs;
 mod outbox;
 mod queue;
+mod repair;
 mod retention;
 mod stats;
 mod suppressions;
