@@ -1,5 +1,6 @@
 //! The composition root: configuration in, running parts out.
 
+mod house;
 mod source;
 
 use std::fs;
@@ -12,9 +13,8 @@ use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::task::TaskTracker;
 
+use crate::cleanup;
 use crate::cleanup::election::Election;
-use crate::cleanup::retention::Keep;
-use crate::cleanup::{self, Cleanup};
 use crate::clock::Clock;
 use crate::config::{
     Config, DatabaseUrl, Empty, FirstStart, GuardStore, Migrate, OnUnavailable, OnUncertain,
@@ -54,6 +54,8 @@ use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::{self, Limits, Rhythm, Tick};
 
+use house::cleanup_of;
+pub use house::{due_rules, ledger_of};
 pub use source::source_of;
 
 /// A claimed send is tried for this long past its window, then failed.
@@ -245,8 +247,7 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
     })
 }
 
-/// What a tick needs.
-pub async fn tick_of(
+async fn tick_of(
     config: &Config,
     store: &Store,
     source: Source,
@@ -282,43 +283,6 @@ pub async fn tick_of(
     })
 }
 
-/// Which slots belong to an org, for whoever asks about slots of the past. What was missed before this
-/// installation, or before it could catch up, is not of its making.
-pub async fn due_rules(config: &Config, store: &Store) -> Result<DueRules, AppError> {
-    let installed_at = store.installed_at().await?;
-    let catch_up = config.schedule.catch_up;
-    let not_before = match config.schedule.first_start {
-        FirstStart::Wait => installed_at,
-        FirstStart::CatchUp => installed_at - catch_up,
-    };
-    Ok(DueRules { catch_up, not_before: Some(not_before), period: config.digest.period })
-}
-
-async fn cleanup_of(
-    config: &Config,
-    store: &Store,
-    source: Source,
-    metrics: &Metrics,
-) -> Result<Cleanup, AppError> {
-    let rules = due_rules(config, store).await?;
-    let retention = &config.retention;
-    Ok(Cleanup {
-        store: store.clone(),
-        source,
-        rules,
-        fallback: config.schedule.default.clone(),
-        late_alarm: config.schedule.late_alarm,
-        count_every: config.tick.resweep.to_std().unwrap_or(Duration::from_mins(15)),
-        keep: Keep {
-            bodies: retention.bodies,
-            attempts: retention.attempts,
-            sends: retention.sends,
-            replicas: retention.replicas,
-        },
-        metrics: metrics.clone(),
-    })
-}
-
 fn tick_rhythm(config: &Config, replica: ReplicaId) -> Rhythm {
     Rhythm {
         interval: config.tick.interval,
@@ -327,8 +291,7 @@ fn tick_rhythm(config: &Config, replica: ReplicaId) -> Rhythm {
     }
 }
 
-/// What delivery needs, and the task of its journal.
-pub fn deliver_of(
+fn deliver_of(
     config: &Config,
     store: &Store,
     source: Source,

@@ -107,8 +107,9 @@ impl Cleanup {
             page.iter().map(|candidate| candidate.schedule_or(&self.fallback)).collect();
         let mut unknown: Vec<(WeeklySchedule, Slot)> = Vec::new();
         for schedule in &schedules {
-            let slot = schedule.slot_in(week);
-            if instants.insert(schedule.clone(), slot.at).is_none() {
+            if !instants.contains_key(schedule) {
+                let slot = schedule.slot_in(week);
+                instants.insert(schedule.clone(), slot.at);
                 unknown.push((schedule.clone(), slot));
             }
         }

@@ -1,8 +1,10 @@
 //! What a person types: one file per command, and nothing else prints.
 
+mod audit;
 mod check;
 mod completions;
 mod demo;
+mod explain;
 mod failure;
 mod healthcheck;
 mod import;
@@ -11,10 +13,13 @@ mod man;
 mod migrate;
 mod optout;
 mod out;
+mod plan;
 mod preview;
 mod queue;
 mod resend;
+mod retry;
 mod run;
+mod schedule;
 mod send_test;
 mod session;
 mod status;
@@ -98,6 +103,16 @@ enum Command {
     Templates(templates::Arguments),
     /// Show replicas, sends, messages and the relay
     Status(status::Arguments),
+    /// Tell what became of an org's digest, and why
+    Explain(explain::Arguments),
+    /// Count who is owed a digest against who is accounted for
+    Audit(audit::Arguments),
+    /// List who would get what and when; sends nothing and leaves no trace
+    Plan(plan::Arguments),
+    /// List an org's coming slots
+    Schedule(schedule::Arguments),
+    /// Reopen sends of a week that failed or were missed
+    Retry(retry::Arguments),
     /// Ask the replica on this machine whether it is well
     Healthcheck,
     /// Receive mails in a small inbox, for trying things out
@@ -146,6 +161,11 @@ async fn dispatch(global: &Global, command: Command) -> anyhow::Result<Exit> {
         Command::Templates(arguments) => templates::run(global, &arguments),
         Command::Resend(arguments) => resend::run(global, &arguments).await,
         Command::Status(arguments) => status::run(global, &arguments).await,
+        Command::Explain(arguments) => explain::run(global, &arguments).await,
+        Command::Audit(arguments) => audit::run(global, &arguments).await,
+        Command::Plan(arguments) => plan::run(global, &arguments).await,
+        Command::Schedule(arguments) => schedule::run(global, &arguments).await,
+        Command::Retry(arguments) => retry::run(global, &arguments).await,
         Command::Healthcheck => healthcheck::run(global).await,
         Command::Inbox(arguments) => inbox::run(&arguments).await,
         Command::Demo(arguments) => demo::run(&arguments).await,

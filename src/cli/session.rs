@@ -60,6 +60,8 @@ pub async fn open_untouched(config: &Config) -> anyhow::Result<Store> {
 pub struct OrgWeek {
     /// The org.
     pub org: OrgId,
+    /// When the org wants its digests.
+    pub schedule: WeeklySchedule,
     /// The slot of that week.
     pub slot: Slot,
     /// The days that its digest is about.
@@ -93,7 +95,8 @@ impl OrgWeek {
             Some(week) => schedule.slot_in(week),
             None => schedule.latest_slot(now),
         };
-        Ok(Self { org, slot, period: config.digest.period.of(&schedule, slot.week), now })
+        let period = config.digest.period.of(&schedule, slot.week);
+        Ok(Self { org, schedule, slot, period, now })
     }
 }
 

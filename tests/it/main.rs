@@ -5,7 +5,6 @@
 mod support;
 
 mod calendar;
-mod cases;
 mod cleanup;
 mod cli;
 mod cli_mail;
@@ -18,6 +17,7 @@ mod hard_days;
 mod http;
 mod import;
 mod inbox;
+mod ledger;
 mod metrics_docs;
 mod moves;
 mod render;

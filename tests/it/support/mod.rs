@@ -5,7 +5,6 @@
 pub mod backend;
 
 pub mod certs;
-pub mod engine;
 pub mod fixtures;
 pub mod fleet;
 pub mod process;

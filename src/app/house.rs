@@ -1,0 +1,61 @@
+//! Putting together what looks back: housekeeping and the ledger.
+
+use std::time::Duration;
+
+use super::{AppError, source_of};
+use crate::cleanup::Cleanup;
+use crate::cleanup::retention::Keep;
+use crate::config::{Config, FirstStart};
+use crate::domain::due::DueRules;
+use crate::ledger::Ledger;
+use crate::metrics::Metrics;
+use crate::source::Source;
+use crate::store::Store;
+
+/// Which slots belong to an org, for whoever asks about slots of the past. What was missed before this
+/// installation, or before it could catch up, is not of its making.
+pub async fn due_rules(config: &Config, store: &Store) -> Result<DueRules, AppError> {
+    let installed_at = store.installed_at().await?;
+    let catch_up = config.schedule.catch_up;
+    let not_before = match config.schedule.first_start {
+        FirstStart::Wait => installed_at,
+        FirstStart::CatchUp => installed_at - catch_up,
+    };
+    Ok(DueRules { catch_up, not_before: Some(not_before), period: config.digest.period })
+}
+
+/// What tells the stories of orgs and audits weeks.
+pub async fn ledger_of(config: &Config, store: &Store) -> Result<Ledger, AppError> {
+    Ok(Ledger {
+        store: store.clone(),
+        source: source_of(config, store)?,
+        rules: due_rules(config, store).await?,
+        fallback: config.schedule.default.clone(),
+    })
+}
+
+/// What keeps house.
+pub(super) async fn cleanup_of(
+    config: &Config,
+    store: &Store,
+    source: Source,
+    metrics: &Metrics,
+) -> Result<Cleanup, AppError> {
+    let rules = due_rules(config, store).await?;
+    let retention = &config.retention;
+    Ok(Cleanup {
+        store: store.clone(),
+        source,
+        rules,
+        fallback: config.schedule.default.clone(),
+        late_alarm: config.schedule.late_alarm,
+        count_every: config.tick.resweep.to_std().unwrap_or(Duration::from_mins(15)),
+        keep: Keep {
+            bodies: retention.bodies,
+            attempts: retention.attempts,
+            sends: retention.sends,
+            replicas: retention.replicas,
+        },
+        metrics: metrics.clone(),
+    })
+}

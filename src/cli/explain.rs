@@ -1,0 +1,51 @@
+//! `digestd explain`.
+
+use clap::Args;
+
+use super::failure::Misuse;
+use super::{Global, out, session};
+use crate::app;
+use crate::domain::address::Address;
+use crate::domain::ids::OrgId;
+use crate::domain::week::WeekKey;
+use crate::lifecycle::Exit;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Tells what became of an org's digest and why: the slot, who claimed it, what failed, each recipient's
+attempts with the relay's replies, who was left out, and what happens next.
+
+Examples:
+  digestd explain --org acme
+  digestd explain --org acme --week 2026-W28 --to ann@acme.example"
+)]
+pub(super) struct Arguments {
+    /// The org
+    #[arg(long, value_name = "ID")]
+    org: String,
+    /// The week, such as 2026-W28; by default that of the newest slot
+    #[arg(long, value_name = "WEEK", value_parser = session::parse_week)]
+    week: Option<WeekKey>,
+    /// Only this recipient
+    #[arg(long, value_name = "ADDRESS")]
+    to: Option<String>,
+    /// Print it as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Result<Exit> {
+    let org = OrgId::parse(&arguments.org).map_err(|error| Misuse::new(format!("--org: {error}")))?;
+    let to = arguments.to.as_deref().map(Address::parse).transpose();
+    let to = to.map_err(|error| Misuse::new(format!("--to: {error}")))?;
+    let config = session::configure(global)?;
+    let store = session::open_untouched(&config).await?;
+    let ledger = app::ledger_of(&config, &store).await?;
+    let told = ledger.explain(&org, arguments.week, to.as_ref()).await?;
+    if arguments.json {
+        out::json(&told)?;
+    } else {
+        out::data(told.to_string().trim_end());
+    }
+    Ok(Exit::Ok)
+}

@@ -1,0 +1,233 @@
+//! What became of one org's digest, and why.
+
+use std::time::Duration;
+
+use super::facts::Facts;
+use super::recipients::{Hosts, opted_out, stories};
+use super::story::{Event, LeftOut, RecipientStory, SendStory, SlotStory, Story};
+use super::words::{counted, local, send_reason, time};
+use super::{Ledger, LedgerError};
+use crate::domain::address::Address;
+use crate::domain::ids::OrgId;
+use crate::domain::schedule::{Slot, WeeklySchedule};
+use crate::domain::send::{SendReason, SendState};
+use crate::domain::week::{SendKey, WeekKey};
+use crate::domain::zone::Zone;
+use crate::store::ledger::{SendEvent, SendRow};
+
+/// A replica is alive if it was heard of within this.
+const ALIVE: Duration = Duration::from_mins(1);
+
+impl Ledger {
+    /// The story of an org's digest: of a week, or of the slot that opened last; of everybody, or of one
+    /// address.
+    pub async fn explain(
+        &self,
+        org: &OrgId,
+        week: Option<WeekKey>,
+        to: Option<&Address>,
+    ) -> Result<Story, LedgerError> {
+        let facts = self.facts(org, week).await?;
+        let hosts = Hosts(self.store.replica_hosts().await?);
+        let week = facts.slot.week;
+        let first = self.rules.period.of(&facts.schedule, week).first.to_string();
+        let rows = self.store.sends_of(org, week, &first).await?;
+        let of_week = rows.iter().find(|row| row.key == SendKey::Week(week)).cloned();
+        let mut sends = Vec::new();
+        for row in rows {
+            sends.push(self.send_story(row, to, &hosts).await?);
+        }
+        let outcome = if let (Some(row), Some(story)) = (&of_week, sends.first()) {
+            outcome(row, &story.recipients)
+        } else {
+            let live = self.store.live_replicas(ALIVE).await?.len();
+            self.why_no_send(&facts, live, self.store.is_closed(week).await?)
+        };
+        let known = of_week.is_some() || facts.own.is_some();
+        Ok(Story {
+            org: org.to_string(),
+            name: facts.standing.as_ref().map(|standing| standing.name.clone()),
+            week: week.to_string(),
+            now: facts.now,
+            outcome,
+            slot: known.then(|| self.slot_story(&facts, of_week.as_ref())),
+            left_out: self.left_out(&facts, &sends, to).await?,
+            next: next(&facts, of_week.as_ref()),
+            sends,
+        })
+    }
+
+    /// As the send has it, which keeps what held when it was made; else as the org has it today.
+    fn slot_story(&self, facts: &Facts, row: Option<&SendRow>) -> SlotStory {
+        let (schedule, slot) = match row {
+            Some(row) => {
+                let zone = Zone::parse(&row.timezone).unwrap_or_else(|_| Zone::utc());
+                let schedule = WeeklySchedule { zone, ..facts.schedule.clone() };
+                (schedule, Slot { at: row.slot_at, ..facts.slot })
+            }
+            None => (facts.schedule.clone(), facts.slot),
+        };
+        SlotStory { local: local(&schedule, slot), at: slot.at, closes_at: slot.at + self.rules.catch_up }
+    }
+
+    async fn send_story(
+        &self,
+        row: SendRow,
+        to: Option<&Address>,
+        hosts: &Hosts,
+    ) -> Result<SendStory, LedgerError> {
+        let mut messages = self.store.messages_of(row.id).await?;
+        if let Some(to) = to {
+            messages.retain(|message| message.address == to.normal());
+        }
+        let attempts = self.store.attempts_of(row.id).await?;
+        let events = events(&row, self.store.send_events(row.id).await?, hosts);
+        Ok(SendStory {
+            key: row.key.to_string(),
+            state: row.state.as_str(),
+            reason: row.reason.map(SendReason::as_str),
+            events,
+            recipients: stories(messages, attempts, hosts),
+        })
+    }
+
+    /// Admins without a message, and whoever has opted out.
+    async fn left_out(
+        &self,
+        facts: &Facts,
+        sends: &[SendStory],
+        to: Option<&Address>,
+    ) -> Result<Vec<LeftOut>, LedgerError> {
+        let mailed: Vec<&str> = sends
+            .iter()
+            .flat_map(|send| &send.recipients)
+            .map(|recipient| recipient.address.as_str())
+            .collect();
+        let normal =
+            |email: &str| Address::parse(email).map_or_else(|_| email.to_owned(), |a| a.normal().to_owned());
+        let mut left_out = Vec::new();
+        let mut addresses: Vec<String> = mailed.iter().map(|address| (*address).to_owned()).collect();
+        for admin in facts.standing.iter().flat_map(|standing| &standing.admins) {
+            let address = normal(&admin.email);
+            if to.is_some_and(|to| to.normal() != address) {
+                continue;
+            }
+            if let Some(why) = admin.left_out(facts.slot.at)
+                && !mailed.contains(&address.as_str())
+            {
+                left_out.push(LeftOut { user: Some(admin.user.clone()), address: address.clone(), why });
+            }
+            addresses.push(address);
+        }
+        if let Some(to) = to
+            && !addresses.iter().any(|address| address == to.normal())
+        {
+            let why = "is not the address of a recipient of this org".to_owned();
+            left_out.push(LeftOut { user: None, address: to.normal().to_owned(), why });
+            addresses.push(to.normal().to_owned());
+        }
+        addresses.sort();
+        addresses.dedup();
+        let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
+        let opt_outs = self.store.opt_outs_of(&addresses).await?;
+        left_out.extend(opt_outs.iter().filter_map(|out| opted_out(out, &facts.org)));
+        Ok(left_out)
+    }
+}
+
+/// The answer in one sentence.
+fn outcome(row: &SendRow, recipients: &[RecipientStory]) -> String {
+    let reason = row.reason.map_or("for no reason given", send_reason);
+    match row.state {
+        SendState::Claimed => "In work: claimed, and not yet enqueued.".to_owned(),
+        SendState::Skipped => format!("Skipped: {reason}."),
+        SendState::Failed => {
+            let detail = row.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
+            format!("Failed: {reason}{detail}.")
+        }
+        SendState::Missed => "Missed: no replica claimed it while its window was open.".to_owned(),
+        SendState::Enqueued => {
+            let mut states: Vec<(&str, usize)> = Vec::new();
+            for recipient in recipients {
+                match states.iter_mut().find(|(state, _)| *state == recipient.state) {
+                    Some((_, n)) => *n += 1,
+                    None => states.push((recipient.state, 1)),
+                }
+            }
+            let states: Vec<String> = states.iter().map(|(state, n)| format!("{n} {state}")).collect();
+            format!("Enqueued for {}: {}.", counted(recipients.len(), "recipient"), states.join(", "))
+        }
+    }
+}
+
+/// What happened to a send, in the order of time.
+fn events(row: &SendRow, rows: Vec<SendEvent>, hosts: &Hosts) -> Vec<Event> {
+    let mut events = Vec::new();
+    if matches!(row.key, SendKey::Week(_)) {
+        events.push(Event { at: row.slot_at, what: "the slot opened".to_owned() });
+    }
+    // After a take-over the events tell every claim; before it the row itself does.
+    let told = rows
+        .iter()
+        .any(|event| matches!(event.event.as_str(), "claimed" | "taken_over" | "resend_requested"));
+    if let (false, Some(at), Some(replica)) = (told, row.claimed_at, row.claimed_by) {
+        events.push(Event { at, what: format!("{} claimed it", hosts.name(Some(replica))) });
+    }
+    let mut free = false;
+    for event in rows {
+        let who = hosts.name(event.replica);
+        let detail = event.detail.unwrap_or_default();
+        let what = match event.event.as_str() {
+            "claimed" => format!("{who} claimed it"),
+            "taken_over" if free => format!("{who} took it up"),
+            "taken_over" => format!("{who} took it over, because nobody worked on it any more"),
+            "attempt_failed" => format!("{who} could not make it: {detail}"),
+            "resend_requested" => "a person asked for it".to_owned(),
+            "reopened" => format!("a person reopened it; it was {detail}"),
+            other => format!("{other} {detail}").trim().to_owned(),
+        };
+        free = matches!(event.event.as_str(), "attempt_failed" | "resend_requested" | "reopened");
+        events.push(Event { at: event.at, what });
+    }
+    if let Some(at) = row.settled_at {
+        let what = match row.state {
+            SendState::Enqueued => {
+                let n = usize::try_from(row.messages).unwrap_or(0);
+                format!("{} went into the outbox", counted(n, "message"))
+            }
+            SendState::Missed => "the week was closed, and it was written down as missed".to_owned(),
+            state => format!("it was {state}: {}", row.reason.map_or("for no reason given", send_reason)),
+        };
+        events.push(Event { at, what });
+    }
+    events.sort_by_key(|event| event.at);
+    events
+}
+
+fn next(facts: &Facts, row: Option<&SendRow>) -> Vec<String> {
+    let mut next = Vec::new();
+    if let Some(row) = row
+        && row.state == SendState::Claimed
+        && let Some(until) = row.lease_until
+    {
+        let what = if until > facts.now { "is held until" } else { "can be taken up by any replica since" };
+        next.push(format!(
+            "the claim {what} {} UTC; it is given up at {} UTC",
+            time(until),
+            time(row.give_up_at)
+        ));
+    }
+    match &facts.own {
+        Some(Ok(schedule)) => {
+            let slot = schedule.upcoming(facts.now).next();
+            next.extend(
+                slot.map(|slot| {
+                    format!("{} opens {}, {} UTC", slot.week, local(schedule, slot), time(slot.at))
+                }),
+            );
+        }
+        Some(Err(error)) => next.push(format!("correct the org's time zone first: {error}")),
+        None => next.push("nothing: the source lists no such active org".to_owned()),
+    }
+    next
+}

@@ -1,0 +1,151 @@
+//! What is known about one org before anybody looks at its sends.
+
+use chrono::{DateTime, Utc};
+
+use super::words::{local, span, time};
+use super::{Ledger, LedgerError};
+use crate::domain::candidate::Candidate;
+use crate::domain::due::{Younger, owed};
+use crate::domain::ids::OrgId;
+use crate::domain::schedule::{Slot, WeeklySchedule};
+use crate::domain::week::WeekKey;
+use crate::domain::zone::ZoneError;
+use crate::store::ledger::{AdminStanding, Standing};
+
+/// One org as it stands now, with its slot in the week asked about.
+pub(super) struct Facts {
+    pub org: OrgId,
+    pub now: DateTime<Utc>,
+    /// In the built-in directory; an operator's database tells less.
+    pub standing: Option<Standing>,
+    /// As the source has it; `None`: the source lists no such org.
+    pub own: Option<Result<WeeklySchedule, ZoneError>>,
+    /// The org's own schedule, or the configured one.
+    pub schedule: WeeklySchedule,
+    pub slot: Slot,
+    pub built_in: bool,
+}
+
+impl AdminStanding {
+    /// Whether the admin is to get a digest whose slot opens at a moment; else why not.
+    pub(super) fn left_out(&self, slot_at: DateTime<Utc>) -> Option<String> {
+        match self.opted_in_at {
+            _ if !self.active => Some("is not active".to_owned()),
+            _ if !self.weekly_digest => Some("does not want the digest: weekly_digest is off".to_owned()),
+            Some(at) if at > slot_at => {
+                Some(format!("opted in at {} UTC, after the slot; waits for the next one", time(at)))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Ledger {
+    pub(super) async fn facts(&self, org: &OrgId, week: Option<WeekKey>) -> Result<Facts, LedgerError> {
+        let now = self.store.now().await?;
+        let built_in = self.source.is_built_in();
+        let standing = if built_in { self.store.standing(org).await? } else { None };
+        let own = self.source.schedule(org).await?;
+        let candidate = Candidate {
+            org: org.clone(),
+            schedule: zone_of(own.as_ref()),
+            created_at: None,
+            opted_in_at: None,
+        };
+        let schedule = candidate.schedule_or(&self.fallback);
+        let week = week.unwrap_or_else(|| schedule.latest_slot(now).week);
+        let slot = schedule.slot_in(week);
+        let at = self.store.stored_slots(&[(schedule.clone(), slot)]).await?;
+        let slot = Slot { at: at.first().copied().unwrap_or(slot.at), ..slot };
+        Ok(Facts { org: org.clone(), now, standing, own, schedule, slot, built_in })
+    }
+
+    /// Why an org without a send has none, or when it will get one.
+    pub(super) fn why_no_send(&self, facts: &Facts, live_replicas: usize, week_closed: bool) -> String {
+        let Facts { now, slot, schedule, .. } = facts;
+        if let Some(why) = self.never_due(facts) {
+            return why;
+        }
+        if slot.at > *now {
+            return format!(
+                "Not due yet: the slot opens in {}, {}.",
+                span(slot.at - *now),
+                local(schedule, *slot)
+            );
+        }
+        let closes = slot.at + self.rules.catch_up;
+        if *now < closes {
+            let since = span(*now - slot.at);
+            let who = if live_replicas == 0 {
+                "no replica is running".to_owned()
+            } else {
+                "a replica claims it at its next look".to_owned()
+            };
+            return format!("Due for {since} and not claimed by anybody yet; {who}.");
+        }
+        if week_closed {
+            return "No digest: the week was closed, and the org was not owed one by then.".to_owned();
+        }
+        let ago = span(*now - closes);
+        format!(
+            "Missed: the window passed {ago} ago without a claim; this is written down when the week is closed."
+        )
+    }
+
+    fn never_due(&self, facts: &Facts) -> Option<String> {
+        let Facts { org, slot, standing, own, .. } = facts;
+        if facts.built_in && standing.is_none() {
+            return Some(format!("Nobody knows an org “{org}”; ids are compared letter by letter."));
+        }
+        if standing.as_ref().is_some_and(|standing| !standing.active) {
+            return Some("No digest: the org is not active.".to_owned());
+        }
+        if own.is_none() {
+            return Some(format!("No digest: the recipients query lists no org “{org}”."));
+        }
+        let candidate = facts.candidate();
+        if let Some(standing) = standing
+            && !standing.admins.iter().any(|admin| admin.active && admin.weekly_digest)
+        {
+            return Some("No digest: the org has no active admin who wants it.".to_owned());
+        }
+        let younger = owed(&candidate, &facts.schedule, *slot, &self.rules).err()?;
+        let since = time(younger.since());
+        Some(match younger {
+            Younger::Org(_) => format!("No digest: the org was created at {since} UTC, after the slot."),
+            Younger::OptIn(_) => {
+                format!("No digest: the first admin opted in at {since} UTC, after the slot.")
+            }
+            Younger::Installation(_) => {
+                format!("No digest: the slot lies before {since} UTC, when this installation began.")
+            }
+        })
+    }
+}
+
+impl Facts {
+    /// The org as a sweep would see it.
+    fn candidate(&self) -> Candidate {
+        let wanting = self.standing.iter().flat_map(|standing| &standing.admins);
+        let opted_in: Vec<Option<DateTime<Utc>>> = wanting
+            .filter(|admin| admin.active && admin.weekly_digest)
+            .map(|admin| admin.opted_in_at)
+            .collect();
+        Candidate {
+            org: self.org.clone(),
+            schedule: zone_of(self.own.as_ref()),
+            created_at: self.standing.as_ref().and_then(|standing| standing.created_at),
+            // Unknown of one of them is unknown of all: that one may always have been there.
+            opted_in_at: opted_in
+                .iter()
+                .copied()
+                .collect::<Option<Vec<_>>>()
+                .and_then(|all| all.into_iter().min()),
+        }
+    }
+}
+
+/// An org that the source does not list has no zone either.
+fn zone_of(own: Option<&Result<WeeklySchedule, ZoneError>>) -> Result<WeeklySchedule, ZoneError> {
+    own.cloned().unwrap_or_else(|| Err(ZoneError { name: String::new() }))
+}

@@ -1,0 +1,217 @@
+//! What a person reads who asks what became of a digest.
+
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use digestd::cleanup::election::Election;
+use digestd::domain::address::Address;
+use digestd::domain::ids::{OrgId, ReplicaId};
+use digestd::domain::message::{Disposition, MessageReason};
+use digestd::domain::send::{SendReason, SendState};
+use digestd::domain::week::WeekKey;
+use digestd::ledger::story::Story;
+use digestd::progress::Progress;
+use digestd::store::Store;
+use digestd::store::manual::ManualSend;
+use digestd::store::sends::Ending;
+use tokio_util::sync::CancellationToken;
+
+use super::{after, beat, claim, enqueue, hand_over, ledger, web, world};
+use crate::support::fixtures::{claim_id, cleanup, directory, due_org, instant, lease_terms, monday, terms};
+use crate::support::world::execute;
+
+async fn explain(store: &Store, org: &str) -> Story {
+    let org = OrgId::parse(org).expect("an id");
+    let week = WeekKey::parse("2026-W28").expect("a week");
+    ledger(store).explain(&org, Some(week), None).await.expect("a story")
+}
+
+async fn finish(store: &Store, org: &str, state: SendState, reason: SendReason, detail: Option<&str>) {
+    let claim = claim(store, org, web(1)).await;
+    store.charge(&claim).await.expect("charged");
+    store.clock().set(after(9));
+    let ending = Ending { claim, state, reason, detail: detail.map(str::to_owned) };
+    assert_eq!(store.finish(vec![ending]).await.expect("no error").len(), 1);
+}
+
+both_databases! {
+    async fn a_digest_that_everybody_got(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        store.clock().set(after(3));
+        let claim = claim(&store, "acme", web(1)).await;
+        store.clock().set(after(5));
+        enqueue(&store, claim, &["ann"]).await;
+        store.clock().set(after(8));
+        hand_over(&store, web(2), &[(Disposition::Accepted, "dot", "250 2.0.0 queued as 4F2A")]).await;
+        insta::assert_snapshot!("accepted", explain(&store, "acme").await);
+    }
+
+    async fn a_digest_that_is_not_due_yet(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        store.clock().set(monday() - TimeDelta::minutes(190));
+        insta::assert_snapshot!("not_due_yet", explain(&store, "acme").await);
+    }
+
+    async fn a_digest_that_is_due_and_that_nobody_has_claimed(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        store.clock().set(after(600));
+        let stopped = explain(&store, "acme").await;
+        assert_eq!(stopped.outcome, "Due for 10 min and not claimed by anybody yet; no replica is running.");
+        beat(&store).await;
+        insta::assert_snapshot!("due", explain(&store, "acme").await);
+    }
+
+    async fn an_org_that_was_created_after_its_slot(database: TestDatabase) {
+        let store = world(&database).await;
+        let created = format!("created_at = {}", instant(&database, after(1)));
+        directory(&database, &[("acme", "Europe/Berlin", &created)]).await;
+        store.clock().set(after(600));
+        insta::assert_snapshot!("created_after", explain(&store, "acme").await);
+    }
+
+    async fn a_digest_that_was_missed(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        store.clock().set(monday() + TimeDelta::hours(37));
+        let before = explain(&store, "acme").await;
+        assert_eq!(
+            before.outcome,
+            "Missed: the window passed 1 h ago without a claim; this is written down when the week is closed."
+        );
+        store.clock().set("2026-07-15T00:00:00Z".parse().expect("a time"));
+        let mut election = Election::new(store.clone(), ReplicaId::random());
+        let pulse = Progress::new().watch("test", Duration::from_mins(1));
+        let closed = cleanup(&store).close_weeks(&mut election, &pulse, &CancellationToken::new()).await;
+        assert_eq!(closed.expect("no error").missed, 1);
+        insta::assert_snapshot!("missed", explain(&store, "acme").await);
+    }
+
+    async fn a_week_in_which_nothing_happened(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        finish(&store, "acme", SendState::Skipped, SendReason::EmptyWeek, None).await;
+        insta::assert_snapshot!("skipped", explain(&store, "acme").await);
+    }
+
+    async fn an_org_whose_zone_is_none(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berln", "")]).await;
+        let detail = "“Europe/Berln” is not an IANA time zone; did you mean Europe/Berlin?";
+        finish(&store, "acme", SendState::Failed, SendReason::BadTimezone, Some(detail)).await;
+        insta::assert_snapshot!("bad_zone", explain(&store, "acme").await);
+    }
+
+    async fn a_morning_with_a_lost_replica_a_failure_a_grey_list_and_an_opt_out(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        let prefix = if database.url.starts_with("postgres") { "digestd." } else { "" };
+        let admin = |id: &str, more: &str| {
+            format!(
+                "INSERT INTO {prefix}admins (id, org_id, email) VALUES ('{id}', 'acme', '{id}@acme.example');
+                 UPDATE {prefix}admins SET {more} WHERE id = '{id}';"
+            )
+        };
+        let late = format!("opted_in_at = {}", instant(&database, after(60)));
+        let script = [
+            admin("bob", "active = TRUE"),
+            admin("cid", "weekly_digest = FALSE"),
+            admin("dora", "active = FALSE"),
+            admin("eve", &late),
+        ];
+        execute(&database, script.concat()).await;
+        store.clock().set(monday() - TimeDelta::days(1));
+        let bob = Address::parse("bob@acme.example").expect("an address");
+        store.opt_out(&bob, Some(&OrgId::parse("acme").expect("an id")), "link").await.expect("opted out");
+
+        store.clock().set(after(3));
+        drop(claim(&store, "acme", web(1)).await);
+        store.clock().set(after(130));
+        let taken = store.take_over(8, claim_id(), terms(web(2))).await.expect("taken over").pop().expect("one").claim;
+        store.charge(&taken).await.expect("charged");
+        store.clock().set(after(140));
+        let error = Some("section “incidents” failed: statement timeout");
+        assert!(store.postpone(taken, TimeDelta::minutes(1), error, web(2)).await.expect("no error"));
+        store.clock().set(after(205));
+        let taken = store.take_over(8, claim_id(), terms(web(2))).await.expect("taken over").pop().expect("one").claim;
+        store.charge(&taken).await.expect("charged");
+        store.clock().set(after(207));
+        enqueue(&store, taken, &["ann", "bob"]).await;
+        store.clock().set(after(210));
+        let grey = Disposition::Retry { after: TimeDelta::minutes(5), charge: true };
+        hand_over(&store, web(2), &[(grey, "rcpt", "451 4.7.1 greylisted, try again later")]).await;
+        let told = explain(&store, "acme").await;
+        insta::assert_snapshot!("lost_replica", told);
+        insta::assert_snapshot!("lost_replica_json", serde_json::to_string_pretty(&told).expect("JSON"));
+    }
+
+    async fn a_hand_over_whose_answer_never_came(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        let claim = claim(&store, "acme", web(1)).await;
+        enqueue(&store, claim, &["ann"]).await;
+        let leased = store.lease_messages(1, lease_terms(web(1))).await.expect("a lease").messages;
+        store.mark_messages(&[leased[0].fence()], Duration::from_mins(5)).await.expect("marked");
+        store.clock().set(after(300));
+        assert_eq!(store.sweep_messages(10).await.expect("swept").uncertain, 1);
+        insta::assert_snapshot!("uncertain", explain(&store, "acme").await);
+    }
+
+    async fn a_recipient_whom_the_relay_refused(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        let claim = claim(&store, "acme", web(1)).await;
+        enqueue(&store, claim, &["ann", "bob"]).await;
+        let refused = Disposition::Failed(MessageReason::Refused);
+        let results = [
+            (refused, "rcpt", "550 5.1.1 no such user"),
+            (Disposition::Accepted, "dot", "250 2.0.0 queued as 4F2B"),
+        ];
+        hand_over(&store, web(1), &results).await;
+        insta::assert_snapshot!("refused", explain(&store, "acme").await);
+
+        let org = OrgId::parse("acme").expect("an id");
+        let to = |address: &str| Address::parse(address).expect("an address");
+        let bob = ledger(&store).explain(&org, None, Some(&to("BOB@acme.example"))).await.expect("a story");
+        assert_eq!(bob.outcome, "Enqueued for 1 recipient: 1 accepted.");
+        assert_eq!(bob.sends[0].recipients.len(), 1);
+        let stranger = ledger(&store).explain(&org, None, Some(&to("zoe@acme.example"))).await.expect("a story");
+        assert_eq!(stranger.left_out[0].why, "is not the address of a recipient of this org");
+    }
+
+    async fn a_failure_that_was_reopened_and_a_resend_beside_it(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        finish(&store, "acme", SendState::Failed, SendReason::GatherFailed, Some("no such column")).await;
+        store.clock().set(after(3600));
+        let week = WeekKey::parse("2026-W28").expect("a week");
+        let reopened = store.reopen(week, None, SendState::Failed, TimeDelta::days(1), 10).await.expect("reopened");
+        assert_eq!(reopened.len(), 1);
+        store.clock().set(after(3660));
+        let taken = store.take_over(8, claim_id(), terms(web(2))).await.expect("taken over").pop().expect("one").claim;
+        enqueue(&store, taken, &["ann"]).await;
+        let manual = ManualSend {
+            org: OrgId::parse("acme").expect("an id"),
+            asked_at: after(7200),
+            period: due_org("acme", monday()).period,
+            only: None,
+            give_up: TimeDelta::days(1),
+        };
+        store.clock().set(after(7200));
+        assert!(store.insert_manual(&manual).await.expect("no error").is_some());
+        insta::assert_snapshot!("reopened", explain(&store, "acme").await);
+    }
+
+    async fn an_org_that_nobody_knows_and_one_that_is_not_active(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("gone", "Europe/Berlin", "active = FALSE"), ("empty", "Europe/Berlin", "")]).await;
+        let prefix = if database.url.starts_with("postgres") { "digestd." } else { "" };
+        execute(&database, format!("UPDATE {prefix}admins SET weekly_digest = FALSE WHERE org_id = 'empty';")).await;
+        store.clock().set(after(600));
+        insta::assert_snapshot!("unknown_org", explain(&store, "acme").await);
+        insta::assert_snapshot!("not_active", explain(&store, "gone").await);
+        insta::assert_snapshot!("nobody_wants_it", explain(&store, "empty").await);
+    }
+}
