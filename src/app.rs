@@ -247,7 +247,8 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
     })
 }
 
-async fn tick_of(
+/// What a tick needs.
+pub async fn tick_of(
     config: &Config,
     store: &Store,
     source: Source,
@@ -291,7 +292,8 @@ fn tick_rhythm(config: &Config, replica: ReplicaId) -> Rhythm {
     }
 }
 
-fn deliver_of(
+/// What delivery needs, and the task of its journal.
+pub fn deliver_of(
     config: &Config,
     store: &Store,
     source: Source,

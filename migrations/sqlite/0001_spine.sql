@@ -12,7 +12,8 @@ CREATE TABLE installation (
 );
 INSERT INTO installation DEFAULT VALUES;
 
--- The built-in directory: who gets a digest, and what happened.
+-- The built-in directory: who gets a digest, and what happened. Strict, because an application may
+-- fill it: a time written as text is refused here and not met again on a Monday morning.
 CREATE TABLE orgs (
     id TEXT PRIMARY KEY,
     name TEXT NOT NULL,
@@ -22,7 +23,7 @@ CREATE TABLE orgs (
     locale TEXT,
     active INTEGER NOT NULL DEFAULT TRUE,
     created_at INTEGER
-);
+) STRICT;
 
 CREATE TABLE admins (
     id TEXT PRIMARY KEY,
@@ -33,7 +34,7 @@ CREATE TABLE admins (
     weekly_digest INTEGER NOT NULL DEFAULT TRUE,
     active INTEGER NOT NULL DEFAULT TRUE,
     opted_in_at INTEGER
-);
+) STRICT;
 CREATE INDEX admins_org ON admins (org_id);
 
 CREATE TABLE activity (
@@ -46,7 +47,7 @@ CREATE TABLE activity (
     url TEXT,
     actor TEXT,
     value REAL
-);
+) STRICT;
 CREATE INDEX activity_org_time ON activity (org_id, occurred_at);
 
 -- A slot is a schedule in a week. Its instant is computed once and compared as stored,

@@ -14,6 +14,7 @@ use crate::config::{Config, DatabaseUrl, GuardStore, RelayUrl};
 use crate::lifecycle::Exit;
 use crate::mail::transport::{RelayFailure, RelayFailureKind, Transport};
 use crate::render::Templates;
+use crate::source::operator::Survey;
 use crate::store::Store;
 use crate::store::migrate::MigrateMode;
 
@@ -121,17 +122,32 @@ fn missing_file(path: &Path) -> Line {
 }
 
 async fn source(config: &Config, store: &Store) -> Line {
+    match survey(config, store).await {
+        Ok(Some(survey)) => {
+            let detail = format!("answers: {} orgs with {} recipients", survey.orgs, survey.recipients);
+            let problems = survey.problems();
+            let hint = (!problems.is_empty()).then(|| problems.join("; "));
+            Line { hint, ..Line::ok("source", detail) }
+        }
+        Ok(None) => built_in(config, store).await,
+        Err(error) => Line::failed("source", error, None),
+    }
+}
+
+async fn survey(config: &Config, store: &Store) -> anyhow::Result<Option<Survey>> {
+    let source = app::source_of(config, store)?;
+    source.check().await?;
+    Ok(source.survey().await?)
+}
+
+async fn built_in(config: &Config, store: &Store) -> Line {
     let asked = async {
         let source = app::source_of(config, store)?;
-        source.check().await?;
         Ok::<_, anyhow::Error>(source.candidates(None).await?.next_page(1).await?)
     };
     match asked.await {
         Ok(None) => Line {
-            hint: Some(match config.source {
-                Some(_) => "source.recipients gives no row".to_owned(),
-                None => "`digestd import` fills the built-in directory".to_owned(),
-            }),
+            hint: Some("`digestd import` fills the built-in directory".to_owned()),
             ..Line::ok("source", "answers, but no org has an admin who wants the digest")
         },
         Ok(Some(_)) => Line::ok("source", "answers and has orgs to mail"),

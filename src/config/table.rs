@@ -485,7 +485,7 @@ pub const SECTION_KEYS: &[Key] = &[
         "kind",
         Kind::Choice(SectionKind::NAMES),
         "rows",
-        "`rows` is a list, `figures` are numbers with a label.",
+        "`rows` is a list; `figures` are numbers, with the columns `label`, `value` and at will `previous`.",
     ),
     key("limit", Kind::Int(1, 200), "10", "Rows shown; the rest becomes “and N more”."),
     key("personal", Kind::Bool, "false", "Rows carry `user_id` and reach only that admin. For `rows` only."),

@@ -75,7 +75,10 @@ pub struct Deliver {
 
 /// Messages leased beyond the free connections, so that none waits for a round trip to the database.
 /// Short, because what waits here is not seen by other replicas.
-const LOOK_AHEAD_PER_CONNECTION: usize = 2;
+const LOOK_AHEAD_PER_CONNECTION: usize = 4;
+/// Messages that each connection must have taken before more are leased: a lease is a commit, and has
+/// to be worth one.
+const LEASE_PER_CONNECTION: u32 = 2;
 /// The longest time between two signs of life of a loop that is well, waits for the relay aside.
 const LONGEST_STEP: Duration = Duration::from_mins(5);
 /// Expired leases that one sweep settles at most.
@@ -92,7 +95,8 @@ pub async fn run(
     soft: CancellationToken,
     hard: CancellationToken,
 ) {
-    let leasing = progress.watch("lease", deliver.transport.hand_over_limit() + LONGEST_STEP);
+    let patience = deliver.transport.hand_over_limit() * LEASE_PER_CONNECTION + LONGEST_STEP;
+    let leasing = progress.watch("lease", patience);
     let sweeping = progress.watch("sweep", LONGEST_STEP);
     let (feed, queue) = mpsc::channel(deliver.connections * (1 + LOOK_AHEAD_PER_CONNECTION));
     let queue = Arc::new(Mutex::new(queue));
@@ -111,10 +115,11 @@ pub async fn run(
 
 async fn lease_loop(deliver: &Deliver, feed: mpsc::Sender<Leased>, pulse: &Pulse, stop: &CancellationToken) {
     let mut failures = 0;
+    let worthwhile = deliver.connections * LEASE_PER_CONNECTION as usize;
     while !stop.is_cancelled() {
-        // Waiting for a free place, and not leasing beyond it.
-        let Some(Ok(place)) = stop.run_until_cancelled(feed.reserve()).await else { return };
-        drop(place);
+        // Waiting for free places, and not leasing beyond them.
+        let Some(Ok(places)) = stop.run_until_cancelled(feed.reserve_many(worthwhile)).await else { return };
+        drop(places);
         let wait = match deliver.lease(feed.capacity()).await {
             Ok(leased) => {
                 failures = 0;

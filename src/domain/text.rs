@@ -12,8 +12,7 @@ const ISOLATE: (char, char) = ('\u{2068}', '\u{2069}');
 ///
 /// Joiners between two characters beyond ASCII stay: Persian words and composed emoji need them.
 pub fn clean(text: &str) -> Cow<'_, str> {
-    let tidy = |b: u8| (b' '..=b'~').contains(&b);
-    if text.bytes().all(tidy) && text.trim() == text && !text.contains("  ") {
+    if is_tidy(text) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len());
@@ -42,7 +41,8 @@ pub fn clean(text: &str) -> Cow<'_, str> {
 /// A name must not become a link that the reader takes for ours.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let text = clean(text);
-    if !text.contains(['.', '@', ':', '。', '．', '｡']) {
+    let may_be_link = |b: u8| matches!(b, b'.' | b'@' | b':') || !b.is_ascii();
+    if !text.bytes().any(may_be_link) {
         return text;
     }
     let mut out = String::with_capacity(text.len() + 8);
@@ -74,7 +74,7 @@ pub fn truncate(text: &str, max: usize) -> Cow<'_, str> {
 
 /// Whether the text holds letters that are written from right to left.
 pub fn has_rtl(text: &str) -> bool {
-    text.chars().any(|c| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}'))
+    !text.is_ascii() && text.chars().any(|c| matches!(c, '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{fefe}' | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}'))
 }
 
 /// Wraps the text in an isolate, so that its direction does not disturb what stands around it.
@@ -117,6 +117,19 @@ fn wrap_line(line: &str, width: usize, out: &mut String) {
         out.push_str(word);
         used += len;
     }
+}
+
+/// Whether the text is printable ASCII with single blanks between its words: most texts are, and
+/// they are looked at once only.
+fn is_tidy(text: &str) -> bool {
+    let mut previous = b' ';
+    for byte in text.bytes() {
+        if !(b' '..=b'~').contains(&byte) || (byte == b' ' && previous == b' ') {
+            return false;
+        }
+        previous = byte;
+    }
+    previous != b' ' || text.is_empty()
 }
 
 fn is_joiner(c: char) -> bool {

@@ -104,7 +104,8 @@ fn write(out: &mut Output<'_>, text: &str, html: bool) -> Result<(), Error> {
         return out.write_str(text).map_err(Error::from);
     }
     let mut rest = text;
-    while let Some(at) = rest.find(['<', '>', '&', '"', '\'']) {
+    let special = |b: &u8| matches!(b, b'<' | b'>' | b'&' | b'"' | b'\'');
+    while let Some(at) = rest.as_bytes().iter().position(special) {
         let (before, from) = rest.split_at(at);
         out.write_str(before)?;
         out.write_str(match from.as_bytes().first() {

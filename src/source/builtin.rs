@@ -14,7 +14,7 @@ use crate::domain::digest::{
 use crate::domain::ids::{OrgId, UserId};
 use crate::domain::schedule::{WeeklySchedule, parse_time, parse_weekday};
 use crate::domain::zone::{Zone, ZoneError};
-use crate::store::directory::{AdminRow, FigureRow, ItemRow, OrgRow, Spans};
+use crate::store::directory::{AdminRow, CandidateRow, FigureRow, ItemRow, OrgRow, Spans};
 use crate::store::{Store, StoreError};
 
 /// How many items a digest lists; the mail says how many more there are.
@@ -42,21 +42,43 @@ impl BuiltIn {
         zones: Option<&[String]>,
         limit: u32,
     ) -> Result<Vec<Candidate>, SourceError> {
-        let rows = self.store.candidates_page(after.map_or("", OrgId::as_str), zones, limit).await?;
-        rows.into_iter()
-            .map(|row| {
-                Ok(Candidate {
-                    schedule: self.schedule_of(
-                        &row.timezone,
-                        row.weekday.as_deref(),
-                        row.local_time.as_deref(),
-                    ),
-                    org: org_id(&row.org)?,
-                    created_at: row.created_at,
-                    opted_in_at: row.opted_in_at,
-                })
-            })
-            .collect()
+        let mut after = after.map_or_else(String::new, |org| org.as_str().to_owned());
+        let mut candidates = Vec::new();
+        loop {
+            let wanted = limit.saturating_sub(u32::try_from(candidates.len()).unwrap_or(u32::MAX));
+            let rows = self.store.candidates_page(&after, zones, wanted).await?;
+            let last = rows.len() < wanted as usize;
+            if let Some(row) = rows.last() {
+                after.clone_from(&row.org);
+            }
+            candidates.extend(rows.iter().filter_map(|row| self.candidate(row)));
+            // An id that is none leaves a gap, and a short page would be taken for the last.
+            if last || candidates.len() >= limit as usize {
+                return Ok(candidates);
+            }
+        }
+    }
+
+    /// An org whose id is none has no digest, and must not take the page with it.
+    fn candidate(&self, row: &CandidateRow) -> Option<Candidate> {
+        let org = match OrgId::parse(&row.org) {
+            Ok(org) => org,
+            Err(error) => {
+                let id: String = row.org.escape_debug().take(BROKEN_CHARS).collect();
+                tracing::error!(
+                    org.id = id,
+                    error = &error as &dyn std::error::Error,
+                    "an org's id cannot be used; it gets no digest"
+                );
+                return None;
+            }
+        };
+        Some(Candidate {
+            schedule: self.schedule_of(&row.timezone, row.weekday.as_deref(), row.local_time.as_deref()),
+            org,
+            created_at: row.created_at,
+            opted_in_at: row.opted_in_at,
+        })
     }
 
     pub(super) async fn schedule(
@@ -72,7 +94,7 @@ impl BuiltIn {
         distinct.sort_unstable();
         distinct.dedup();
         let rows = self.store.members(&distinct).await?;
-        rows.into_iter().map(|(org, user)| Ok((org_id(&org)?, user_id(&user)?))).collect()
+        rows.into_iter().map(|(org, user)| Ok((org_id(&org)?, UserId::lenient(&user)))).collect()
     }
 
     /// A weekday or time that cannot be read falls back to the configured one: the digest still
@@ -116,7 +138,7 @@ impl BuiltIn {
                         figures_section(figures.remove(&row.org).unwrap_or_default()),
                         items_section(items.remove(&row.org).unwrap_or_default()),
                     ],
-                    recipients: recipients(&row, admins.remove(&row.org).unwrap_or_default(), question)?,
+                    recipients: recipients(&row, admins.remove(&row.org).unwrap_or_default(), question),
                 })),
             };
             gathered.insert(org, answer);
@@ -129,10 +151,6 @@ fn org_id(text: &str) -> Result<OrgId, StoreError> {
     OrgId::parse(text).map_err(|_| StoreError::inconsistent("orgs", "id", text))
 }
 
-fn user_id(text: &str) -> Result<UserId, StoreError> {
-    UserId::parse(text).map_err(|_| StoreError::inconsistent("admins", "id", text))
-}
-
 fn by_org<T>(rows: Vec<T>, org: impl Fn(&T) -> &String) -> BTreeMap<String, Vec<T>> {
     let mut map: BTreeMap<String, Vec<T>> = BTreeMap::new();
     for row in rows {
@@ -141,11 +159,7 @@ fn by_org<T>(rows: Vec<T>, org: impl Fn(&T) -> &String) -> BTreeMap<String, Vec<
     map
 }
 
-fn recipients(
-    org: &OrgRow,
-    admins: Vec<AdminRow>,
-    question: &Question<'_>,
-) -> Result<Vec<Recipient>, StoreError> {
+fn recipients(org: &OrgRow, admins: Vec<AdminRow>, question: &Question<'_>) -> Vec<Recipient> {
     admins
         .into_iter()
         .filter(|admin| admin.opted_in_at.is_none_or(|at| at <= question.slot_at))
@@ -154,12 +168,12 @@ fn recipients(
                 raw: admin.email.trim().to_lowercase().chars().take(BROKEN_CHARS).collect(),
                 error,
             });
-            Ok(Recipient {
-                user: user_id(&admin.user)?,
+            Recipient {
+                user: UserId::lenient(&admin.user),
                 address,
                 name: admin.name,
                 locale: admin.locale.or_else(|| org.locale.clone()),
-            })
+            }
         })
         .collect()
 }

@@ -18,8 +18,8 @@ use crate::domain::zone::ZoneError;
 use crate::store::{ErrorClass, StoreError};
 use builtin::BuiltIn;
 pub use candidates::Candidates;
-use operator::Operator;
 use operator::scan::ScanError;
+use operator::{Operator, Survey};
 
 /// Where orgs, admins and content come from.
 #[derive(Debug, Clone)]
@@ -137,6 +137,14 @@ impl Source {
         match self {
             Self::BuiltIn(_) => Ok(()),
             Self::Operator(operator) => operator.check().await,
+        }
+    }
+
+    /// Who would get a digest, in numbers. `None` for the built-in directory, whose rows `import` has checked.
+    pub async fn survey(&self) -> Result<Option<Survey>, SourceError> {
+        match self {
+            Self::BuiltIn(_) => Ok(None),
+            Self::Operator(operator) => operator.survey().await.map(Some),
         }
     }
 

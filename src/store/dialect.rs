@@ -10,11 +10,14 @@
 //! | `{span}…{end}` | a difference of two times, in milliseconds |
 //! | `{each}` | the function that turns a JSON array into rows with a column `value` |
 //! | `{for_update_o}` | locks the rows of the table called `o`, in their order |
+//! | `{for_update_s}` | the same of the table called `s` |
 //! | `{skip_locked}` | locks the rows read, passing over those that somebody else has locked |
+//! | `{among}(SELECT …){end_among}` | is one of a few: by the index, however small the table is |
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::encode::IsNull;
 use sqlx::error::BoxDynError;
+use sqlx::postgres::PgValueFormat;
 use sqlx::{Database, Decode, Encode, Postgres, Sqlite, Type};
 
 /// Whose words to use.
@@ -28,7 +31,7 @@ pub(super) enum Dialect<'a> {
 
 /// `{now}` is read at the moment it is needed and not at the transaction's start, because a
 /// statement may have waited long for a lock.
-const POSTGRES: [(&str, &str); 8] = [
+const POSTGRES: [(&str, &str); 11] = [
     ("{now}", "COALESCE($1, clock_timestamp())"),
     ("{epoch}", "TIMESTAMPTZ 'epoch'"),
     ("{ms}", " * INTERVAL '1 millisecond'"),
@@ -36,10 +39,15 @@ const POSTGRES: [(&str, &str); 8] = [
     ("{end}", ")))"),
     ("{each}", "jsonb_array_elements"),
     ("{for_update_o}", "FOR UPDATE OF o"),
+    ("{for_update_s}", "FOR UPDATE OF s"),
     ("{skip_locked}", "FOR UPDATE SKIP LOCKED"),
+    // The planner takes an array for ten rows. For a set of rows, or a LIMIT that is a parameter, it
+    // reckons with hundreds and reads the whole table.
+    ("{among}", "= ANY (ARRAY"),
+    ("{end_among}", ")"),
 ];
 
-const SQLITE: [(&str, &str); 8] = [
+const SQLITE: [(&str, &str); 11] = [
     ("{now}", "COALESCE($1, CAST(unixepoch('subsec') * 1000 AS INTEGER))"),
     ("{epoch}", "0"),
     ("{ms}", ""),
@@ -47,7 +55,10 @@ const SQLITE: [(&str, &str); 8] = [
     ("{end}", ")"),
     ("{each}", "json_each"),
     ("{for_update_o}", ""),
+    ("{for_update_s}", ""),
     ("{skip_locked}", ""),
+    ("{among}", "IN "),
+    ("{end_among}", ""),
 ];
 
 /// Spells a text in a dialect.
@@ -63,6 +74,19 @@ pub(super) fn expand(text: &str, dialect: Dialect<'_>) -> String {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct At(pub DateTime<Utc>);
 
+/// PostgreSQL counts from 2000-01-01.
+const POSTGRES_EPOCH_MS: i64 = 946_684_800_000;
+
+impl At {
+    /// A time from milliseconds and the microseconds within. One that the calendar does not reach counts
+    /// as its first or last moment: one row of the application's must not make the others unreadable.
+    fn within(millis: i64, micros: i64) -> Self {
+        let known = DateTime::from_timestamp_millis(millis).map(|at| at + TimeDelta::microseconds(micros));
+        let edge = if millis < 0 { DateTime::<Utc>::MIN_UTC } else { DateTime::<Utc>::MAX_UTC };
+        Self(known.unwrap_or(edge))
+    }
+}
+
 impl Type<Postgres> for At {
     fn type_info() -> <Postgres as Database>::TypeInfo {
         <DateTime<Utc> as Type<Postgres>>::type_info()
@@ -77,7 +101,12 @@ impl Encode<'_, Postgres> for At {
 
 impl Decode<'_, Postgres> for At {
     fn decode(value: <Postgres as Database>::ValueRef<'_>) -> Result<Self, BoxDynError> {
-        <DateTime<Utc> as Decode<'_, Postgres>>::decode(value).map(Self)
+        // Not by way of chrono's own decoding, which panics on `infinity` and on years that it cannot count.
+        if value.format() == PgValueFormat::Text {
+            return <DateTime<Utc> as Decode<'_, Postgres>>::decode(value).map(Self);
+        }
+        let micros = <i64 as Decode<'_, Postgres>>::decode(value)?;
+        Ok(Self::within(micros.div_euclid(1000).saturating_add(POSTGRES_EPOCH_MS), micros.rem_euclid(1000)))
     }
 }
 
@@ -99,8 +128,7 @@ impl Encode<'_, Sqlite> for At {
 
 impl Decode<'_, Sqlite> for At {
     fn decode(value: <Sqlite as Database>::ValueRef<'_>) -> Result<Self, BoxDynError> {
-        let millis = <i64 as Decode<'_, Sqlite>>::decode(value)?;
-        DateTime::from_timestamp_millis(millis).map(Self).ok_or_else(|| "a time outside the calendar".into())
+        Ok(Self::within(<i64 as Decode<'_, Sqlite>>::decode(value)?, 0))
     }
 }
 

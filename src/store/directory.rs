@@ -101,8 +101,8 @@ struct OrgKey<'a> {
 }
 
 #[derive(Serialize)]
-struct ZoneKey<'a> {
-    zone: &'a str,
+struct ZoneKey {
+    zone: String,
 }
 
 /// Keyset pages by primary key; an empty list of zones means all.
@@ -120,7 +120,8 @@ const CANDIDATES: &str = "
       AND o.active
       AND a.active
       AND a.weekly_digest
-      AND ($2 OR o.timezone IN (SELECT u.value->>'zone' FROM {each}($3) AS u))
+      -- Zones are known by their name in any case, as elsewhere.
+      AND ($2 OR LOWER(TRIM(o.timezone)) IN (SELECT u.value->>'zone' FROM {each}($3) AS u))
     GROUP BY o.id
     ORDER BY o.id
     LIMIT $4";
@@ -188,7 +189,8 @@ impl Store {
         limit: u32,
     ) -> Result<Vec<CandidateRow>, StoreError> {
         type Row = (String, String, Option<String>, Option<String>, Option<At>, Option<At>);
-        let keys: Vec<ZoneKey<'_>> = zones.unwrap_or_default().iter().map(|zone| ZoneKey { zone }).collect();
+        let lower = |zone: &String| ZoneKey { zone: zone.to_ascii_lowercase() };
+        let keys: Vec<ZoneKey> = zones.unwrap_or_default().iter().map(lower).collect();
         let rows: Vec<Row> = run!(self, read, db => {
             sqlx::query_as(self.sql(CANDIDATES))
                 .bind(after)

@@ -33,17 +33,33 @@ pub struct Enqueued {
     pub messages: u64,
 }
 
+/// A batch of which nothing was enqueued, given back, so that its orgs can be tried one at a time.
+#[derive(Debug, thiserror::Error)]
+#[error("nothing was enqueued")]
+pub struct NotEnqueued {
+    /// Why.
+    pub source: StoreError,
+    /// The claims with their messages.
+    pub batch: Vec<Enqueue>,
+}
+
 /// First the send moves, fenced; messages are inserted only for those that did.
 const MOVE: &str = "
-    UPDATE digestd.sends AS s
+    WITH mine AS MATERIALIZED (
+        SELECT s.id AS mine_id, CAST(u.value->>'messages' AS INTEGER) AS made
+        FROM digestd.sends AS s
+        JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
+        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
+        ORDER BY s.id
+        {for_update_s}
+    )
+    UPDATE digestd.sends
     SET state = 'enqueued',
-        messages = CAST(u.value->>'messages' AS INTEGER),
+        messages = made,
         settled_at = {now},
         lease_until = NULL
-    FROM {each}($2) AS u
-    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
-      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
-      AND s.state = 'claimed'
+    FROM mine
+    WHERE id = mine_id
     RETURNING id";
 
 const INSERT_MESSAGES: &str = "
@@ -130,10 +146,10 @@ struct MessageRow {
 }
 
 /// A batch taken apart into what the statements want.
-struct Batch {
+struct Batch<'a> {
     moving: Vec<Moving>,
     rows: Vec<MessageRow>,
-    bodies: HashMap<String, Vec<u8>>,
+    bodies: HashMap<&'a str, &'a [u8]>,
 }
 
 /// Moves the sends and inserts the narrow rows; what is left to insert are the bodies, by row id.
@@ -154,7 +170,7 @@ macro_rules! enqueue_rows {
         sqlx::query($store.sql(INSERT_SUBSCRIPTIONS)).bind(Json(&rows)).execute(&mut **$tx).await?;
         let bodies: Vec<(i64, &[u8])> = inserted
             .iter()
-            .filter_map(|(id, uid)| $batch.bodies.get(uid).map(|bytes| (*id, bytes.as_slice())))
+            .filter_map(|(id, uid)| $batch.bodies.get(uid.as_str()).map(|bytes| (*id, *bytes)))
             .collect();
         let messages = u64::try_from(inserted.len()).unwrap_or(u64::MAX);
         (Enqueued { sends: moved.into_iter().map(SendId).collect(), messages }, bodies)
@@ -165,52 +181,50 @@ impl Store {
     /// Enqueues a batch in one transaction. A claim that was superseded meanwhile leaves no trace of
     /// its messages and does not hold up the others. Running it again after a lost answer enqueues
     /// nothing twice: the sends have moved, and only moved sends get messages.
-    pub async fn enqueue(&self, batch: Vec<Enqueue>, max_age: TimeDelta) -> Result<Enqueued, StoreError> {
-        let batch = take_apart(batch);
+    pub async fn enqueue(&self, batch: Vec<Enqueue>, max_age: TimeDelta) -> Result<Enqueued, NotEnqueued> {
         let store = self.clone();
         uncancelled(async move {
-            match &store {
-                Store::Postgres(inner) => {
-                    let mut tx = inner.pool.begin().await?;
-                    let (enqueued, bodies) = enqueue_rows!(&store, &mut tx, &batch, max_age);
-                    let (ids, bytes): (Vec<i64>, Vec<&[u8]>) = bodies.into_iter().unzip();
-                    sqlx::query(store.sql(INSERT_BODIES_POSTGRES))
-                        .bind(ids)
-                        .bind(bytes)
-                        .execute(&mut *tx)
-                        .await?;
-                    faults::point(Point::BeforeEnqueueCommit);
-                    tx.commit().await?;
-                    Ok(enqueued)
-                }
-                Store::Sqlite(inner) => {
-                    let mut tx = inner.write.begin_with("BEGIN IMMEDIATE").await?;
-                    let (enqueued, bodies) = enqueue_rows!(&store, &mut tx, &batch, max_age);
-                    for (id, bytes) in bodies {
-                        sqlx::query(store.sql(INSERT_BODY_SQLITE))
-                            .bind(id)
-                            .bind(bytes)
-                            .execute(&mut *tx)
-                            .await?;
-                    }
-                    faults::point(Point::BeforeEnqueueCommit);
-                    tx.commit().await?;
-                    Ok(enqueued)
-                }
-            }
+            let enqueued = store.enqueue_all(&batch, max_age).await;
+            enqueued.map_err(|source| NotEnqueued {
+                source: StoreError::doing("enqueueing messages")(source),
+                batch,
+            })
         })
         .await
-        .map_err(StoreError::doing("enqueueing messages"))
+    }
+
+    async fn enqueue_all(&self, batch: &[Enqueue], max_age: TimeDelta) -> Result<Enqueued, sqlx::Error> {
+        let batch = take_apart(batch);
+        match self {
+            Store::Postgres(inner) => {
+                let mut tx = inner.pool.begin().await?;
+                let (enqueued, bodies) = enqueue_rows!(self, &mut tx, &batch, max_age);
+                let (ids, bytes): (Vec<i64>, Vec<&[u8]>) = bodies.into_iter().unzip();
+                sqlx::query(self.sql(INSERT_BODIES_POSTGRES)).bind(ids).bind(bytes).execute(&mut *tx).await?;
+                faults::point(Point::BeforeEnqueueCommit);
+                tx.commit().await?;
+                Ok(enqueued)
+            }
+            Store::Sqlite(inner) => {
+                let mut tx = inner.write.begin_with("BEGIN IMMEDIATE").await?;
+                let (enqueued, bodies) = enqueue_rows!(self, &mut tx, &batch, max_age);
+                for (id, bytes) in bodies {
+                    sqlx::query(self.sql(INSERT_BODY_SQLITE)).bind(id).bind(bytes).execute(&mut *tx).await?;
+                }
+                faults::point(Point::BeforeEnqueueCommit);
+                tx.commit().await?;
+                Ok(enqueued)
+            }
+        }
     }
 }
 
-fn take_apart(batch: Vec<Enqueue>) -> Batch {
+fn take_apart(batch: &[Enqueue]) -> Batch<'_> {
     let mut taken = Batch { moving: Vec::new(), rows: Vec::new(), bodies: HashMap::new() };
     for Enqueue { claim, drafts } in batch {
         taken.moving.push(Moving { id: claim.send.0, epoch: claim.epoch.0, messages: drafts.len() });
         let resend = u8::from(matches!(claim.key, SendKey::Manual(_)));
         for draft in drafts {
-            let uid = draft.uid.as_str().to_owned();
             let row = MessageRow {
                 send: claim.send.0,
                 org: claim.org.to_string(),
@@ -218,15 +232,15 @@ fn take_apart(batch: Vec<Enqueue>) -> Batch {
                 address: cut(&draft.address),
                 mailbox: None,
                 subscription: None,
-                uid: uid.clone(),
+                uid: draft.uid.as_str().to_owned(),
                 fingerprint: None,
                 state: MessageState::Pending.as_str(),
                 reason: None,
                 resend,
             };
-            taken.rows.push(match draft.content {
+            taken.rows.push(match &draft.content {
                 DraftContent::Message { to, fingerprint, bytes } => {
-                    taken.bodies.insert(uid, bytes);
+                    taken.bodies.insert(draft.uid.as_str(), bytes.as_slice());
                     MessageRow {
                         mailbox: Some(to.mailbox().to_owned()),
                         subscription: Some(SubscriptionRef::derive(&claim.org, to.normal()).to_string()),

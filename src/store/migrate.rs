@@ -68,12 +68,17 @@ pub fn known_version() -> i64 {
 impl Store {
     /// Brings the schema up to date, or checks that it is. Safe to call from many processes at once.
     pub async fn migrate(&self, mode: MigrateMode) -> Result<MigrateReport, StoreError> {
-        if mode == MigrateMode::Check {
-            return self.check_schema().await;
+        match mode {
+            MigrateMode::Auto => self.migrate_within(LOCK_LIMIT).await,
+            MigrateMode::Check => self.check_schema().await,
         }
+    }
+
+    /// Brings the schema up to date, waiting at most `limit` for another process that is at it.
+    pub async fn migrate_within(&self, limit: Duration) -> Result<MigrateReport, StoreError> {
         match self.clone() {
-            Self::Postgres(postgres) => uncancelled(async move { migrate_postgres(&postgres).await }).await,
-            Self::Sqlite(sqlite) => uncancelled(async move { migrate_sqlite(&sqlite).await }).await,
+            Self::Postgres(db) => uncancelled(async move { migrate_postgres(&db, limit).await }).await,
+            Self::Sqlite(db) => uncancelled(async move { migrate_sqlite(&db, limit).await }).await,
         }
     }
 
@@ -131,10 +136,10 @@ fn refuse_newer(found: i64) -> Result<(), StoreError> {
 
 /// All that is missing, in one transaction that holds an advisory lock of its own: the lock cannot
 /// outlive it, whatever pooler stands between.
-async fn migrate_postgres(postgres: &Postgres) -> Result<MigrateReport, StoreError> {
+async fn migrate_postgres(postgres: &Postgres, limit: Duration) -> Result<MigrateReport, StoreError> {
     let doing = StoreError::doing;
     let mut tx = postgres.pool.begin().await.map_err(doing("starting a migration"))?;
-    take_advisory_lock(&mut tx).await?;
+    take_advisory_lock(&mut tx, limit).await?;
     let schema = &postgres.schema;
     let prepare = format!(
         "CREATE SCHEMA IF NOT EXISTS \"{schema}\";
@@ -181,11 +186,12 @@ async fn migrate_postgres(postgres: &Postgres) -> Result<MigrateReport, StoreErr
 const NEWEST: &str = "SELECT COALESCE(MAX(version), 0) FROM digestd.migrations";
 const REMEMBER: &str = "INSERT INTO digestd.migrations (version, name) VALUES ($1, $2)";
 
-async fn take_advisory_lock(tx: &mut sqlx::PgTransaction<'_>) -> Result<(), StoreError> {
+async fn take_advisory_lock(tx: &mut sqlx::PgTransaction<'_>, limit: Duration) -> Result<(), StoreError> {
     const HOLDER: &str = "
         SELECT string_agg(pid::text, ', ')
         FROM pg_locks
-        WHERE locktype = 'advisory' AND granted AND ((classid::bigint << 32) | objid::bigint) = $1";
+        WHERE locktype = 'advisory' AND granted AND ((classid::bigint << 32) | objid::bigint) = $1
+          AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
     let doing = StoreError::doing;
     let started = Instant::now();
     loop {
@@ -204,7 +210,7 @@ async fn take_advisory_lock(tx: &mut sqlx::PgTransaction<'_>) -> Result<(), Stor
             .await
             .map_err(doing("asking who holds the migration lock"))?;
         let holder = holder.map(|pid| format!(" (backend {pid})")).unwrap_or_default();
-        if waited >= LOCK_LIMIT {
+        if waited >= limit {
             return Err(StoreError::MigrationLock { waited_secs: waited.as_secs(), holder });
         }
         if waited >= LOCK_TRY {
@@ -215,14 +221,14 @@ async fn take_advisory_lock(tx: &mut sqlx::PgTransaction<'_>) -> Result<(), Stor
 }
 
 /// An operating-system lock on a file beside the database; it ends with the process that holds it.
-async fn migrate_sqlite(sqlite: &Sqlite) -> Result<MigrateReport, StoreError> {
-    let lock = lock_beside(sqlite).await?;
+async fn migrate_sqlite(sqlite: &Sqlite, limit: Duration) -> Result<MigrateReport, StoreError> {
+    let lock = lock_beside(sqlite, limit).await?;
     let result = apply_sqlite(sqlite).await;
     drop(lock);
     result
 }
 
-async fn lock_beside(sqlite: &Sqlite) -> Result<File, StoreError> {
+async fn lock_beside(sqlite: &Sqlite, limit: Duration) -> Result<File, StoreError> {
     let mut path = sqlite.write.connect_options().get_filename().as_os_str().to_owned();
     path.push(".lock");
     let path = PathBuf::from(path);
@@ -232,7 +238,7 @@ async fn lock_beside(sqlite: &Sqlite) -> Result<File, StoreError> {
     loop {
         match file.try_lock() {
             Ok(()) => return Ok(file),
-            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < LOCK_LIMIT => {
+            Err(std::fs::TryLockError::WouldBlock) if started.elapsed() < limit => {
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
             Err(std::fs::TryLockError::WouldBlock) => {

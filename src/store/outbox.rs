@@ -1,5 +1,6 @@
 //! The outbox: leases, markers, results, and what a dead replica has left behind.
 
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
@@ -77,8 +78,7 @@ const LEASE: &str = "
         token = o.token + 1,
         owner = $2,
         lease_until = {now} + $3{ms}
-    FROM due
-    WHERE o.id = due_id AND o.state = 'pending'
+    WHERE o.id {among}(SELECT due_id FROM due){end_among} AND o.state = 'pending'
     RETURNING
         id, token, state, uid, org_id, user_id, mailbox, fingerprint, attempts, resend,
         EXISTS (
@@ -89,50 +89,19 @@ const LEASE: &str = "
         ),
         (SELECT b.bytes FROM digestd.bodies AS b WHERE b.message_id = id)";
 
-/// An opt-out is a CASE and not a condition: only a missing row means “superseded”.
-const MARK: &str = "
-    WITH mine AS MATERIALIZED (
-        SELECT o.id AS mine_id
-        FROM digestd.outbox AS o
-        JOIN {each}($2) AS u ON o.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE o.token = CAST(u.value->>'token' AS BIGINT)
-          AND o.state = 'leased'
-          AND o.lease_until > {now}
-        ORDER BY o.id
-        {for_update_o}
-    ), stopped AS MATERIALIZED (
+/// Markers and results in one statement, and so in one round trip and one commit. What belongs to a
+/// marker stands under `CASE WHEN marks`.
+///
+/// An opt-out is a CASE and not a condition: only a missing row means “superseded”. And a known answer
+/// is never thrown away: it counts under the same token even if the row was swept to `uncertain`
+/// meanwhile.
+const SETTLE: &str = "
+    WITH held AS MATERIALIZED (
         SELECT
-            o.id AS stopped_id,
-            EXISTS (
-                SELECT 1
-                FROM digestd.opt_outs AS p
-                WHERE p.address = o.address AND p.org_id IN ('', o.org_id)
-            ) AS opted_out,
-            EXISTS (
-                SELECT 1
-                FROM digestd.suppressions AS p
-                WHERE p.address = o.address AND p.suppressed
-            ) AS suppressed
-        FROM digestd.outbox AS o
-        JOIN mine ON o.id = mine_id
-    )
-    UPDATE digestd.outbox AS o
-    SET state = CASE WHEN opted_out OR suppressed THEN 'suppressed' ELSE 'sending' END,
-        reason = CASE WHEN opted_out THEN 'opted_out' WHEN suppressed THEN 'suppressed' END,
-        settled_at = CASE WHEN opted_out OR suppressed THEN {now} END,
-        marked_at = {now},
-        -- Past the body and the final reply, however slow the relay is.
-        lease_until = {now} + $3{ms}
-    FROM stopped
-    WHERE o.id = stopped_id AND o.state = 'leased'
-    RETURNING id, state";
-
-/// A known answer is never thrown away: it counts under the same token even if the row was swept to
-/// `uncertain` meanwhile.
-const RECORD: &str = "
-    WITH done AS MATERIALIZED (
-        SELECT
-            o.id AS done_id,
+            o.id AS held_id,
+            o.org_id AS held_org,
+            o.address AS held_address,
+            CAST(u.value->>'marks' AS INTEGER) <> 0 AS marks,
             u.value->>'state' AS new_state,
             u.value->>'reason' AS new_reason,
             CAST(u.value->>'charge' AS INTEGER) AS charge,
@@ -141,24 +110,43 @@ const RECORD: &str = "
             u.value->>'note' AS new_note
         FROM digestd.outbox AS o
         JOIN {each}($2) AS u ON o.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE o.token = CAST(u.value->>'token' AS BIGINT)
-          AND o.state IN ('leased', 'sending', 'uncertain')
+        WHERE o.id {among}(SELECT CAST(v.value->>'id' AS BIGINT) FROM {each}($2) AS v){end_among}
+          AND o.token = CAST(u.value->>'token' AS BIGINT)
+          AND CASE
+                  WHEN CAST(u.value->>'marks' AS INTEGER) <> 0 THEN o.state = 'leased' AND o.lease_until > {now}
+                  ELSE o.state IN ('leased', 'sending', 'uncertain')
+              END
         ORDER BY o.id
         {for_update_o}
+    ), looked AS MATERIALIZED (
+        SELECT
+            held.*,
+            marks AND EXISTS (
+                SELECT 1
+                FROM digestd.opt_outs AS p
+                WHERE p.address = held_address AND p.org_id IN ('', held_org)
+            ) AS opted_out,
+            marks AND EXISTS (
+                SELECT 1
+                FROM digestd.suppressions AS p
+                WHERE p.address = held_address AND p.suppressed
+            ) AS stopped
+        FROM held
     )
     UPDATE digestd.outbox AS o
-    SET state = new_state,
-        reason = new_reason,
-        note = new_note,
+    SET state = CASE WHEN opted_out OR stopped THEN 'suppressed' ELSE new_state END,
+        reason = CASE WHEN opted_out THEN 'opted_out' WHEN stopped THEN 'suppressed' ELSE new_reason END,
+        note = CASE WHEN marks THEN o.note ELSE new_note END,
         attempts = o.attempts + charge,
-        next_attempt_at = {now} + delay{ms},
-        marked_at = CASE WHEN new_state = 'pending' THEN NULL ELSE o.marked_at END,
-        settled_at = CASE WHEN settled <> 0 THEN {now} END,
-        owner = NULL,
-        lease_until = NULL
-    FROM done
-    WHERE o.id = done_id
-    RETURNING id";
+        next_attempt_at = CASE WHEN marks THEN o.next_attempt_at ELSE {now} + delay{ms} END,
+        marked_at = CASE WHEN marks THEN {now} WHEN new_state <> 'pending' THEN o.marked_at END,
+        settled_at = CASE WHEN opted_out OR stopped OR settled <> 0 THEN {now} END,
+        owner = CASE WHEN marks THEN o.owner END,
+        -- Past the body and the final reply, however slow the relay is.
+        lease_until = CASE WHEN marks THEN {now} + $3{ms} END
+    FROM looked
+    WHERE o.id = held_id AND o.state IN ('leased', 'sending', 'uncertain')
+    RETURNING id, state";
 
 /// What did not end in an acceptance is kept for the ledger.
 const REMEMBER: &str = "
@@ -210,8 +198,9 @@ const SWEEP: &str = "
         note = CASE o.state WHEN 'leased' THEN o.note ELSE 'the replica was lost between the marker and the answer' END,
         owner = NULL,
         lease_until = NULL
-    FROM expired
-    WHERE o.id = expired_id AND o.state IN ('leased', 'sending') AND o.lease_until <= {now}
+    WHERE o.id {among}(SELECT expired_id FROM expired){end_among}
+      AND o.state IN ('leased', 'sending')
+      AND o.lease_until <= {now}
     RETURNING state";
 
 type LeasedRow = (
@@ -235,39 +224,20 @@ struct FenceRow {
     token: i64,
 }
 
+/// A marker or a result, as `SETTLE` takes it.
 #[derive(Serialize)]
-struct FinishedRow<'a> {
+struct EntryRow {
     id: i64,
     token: i64,
+    marks: u8,
     state: &'static str,
     reason: Option<&'static str>,
     charge: u8,
     delay: i64,
     settled: u8,
-    phase: &'a str,
+    phase: &'static str,
     note: String,
     guard: Option<String>,
-}
-
-/// Records results in a transaction, and keeps for the ledger those that did not end in an acceptance.
-macro_rules! record_rows {
-    ($store:expr, $tx:ident, $rows:expr, $replica:expr) => {{
-        let ids: Vec<i64> = sqlx::query_scalar($store.sql(RECORD))
-            .bind($store.given())
-            .bind(Json($rows))
-            .fetch_all(&mut *$tx)
-            .await?;
-        let kept = not_accepted($rows, &ids);
-        if !kept.is_empty() {
-            sqlx::query($store.sql(REMEMBER))
-                .bind($store.given())
-                .bind(Json(&kept))
-                .bind($replica)
-                .execute(&mut *$tx)
-                .await?;
-        }
-        ids
-    }};
 }
 
 impl Store {
@@ -308,16 +278,9 @@ impl Store {
         fences: &[Fence],
         hand_over: Duration,
     ) -> Result<Vec<(MessageId, Marked)>, StoreError> {
-        let rows: Vec<(i64, String)> = run!(self, write, db => {
-            sqlx::query_as(self.sql(MARK))
-                .bind(self.given())
-                .bind(Json(fence_rows(fences)))
-                .bind(millis(hand_over))
-                .fetch_all(db)
-                .await
-        })
-        .map_err(StoreError::doing("setting markers"))?;
-        rows.into_iter().map(marked_row).collect()
+        let rows: Vec<EntryRow> = fences.iter().map(mark_row).collect();
+        let changed = self.settle(&rows, hand_over).await.map_err(StoreError::doing("setting markers"))?;
+        changed.into_iter().map(marked_row).collect()
     }
 
     /// Records results under their fences. Returns those recorded; whoever is missing has been
@@ -327,32 +290,12 @@ impl Store {
         results: &[Finished],
         replica: ReplicaId,
     ) -> Result<Vec<MessageId>, StoreError> {
-        let rows: Vec<FinishedRow<'_>> = results.iter().map(finished_row).collect();
-        let doing = "recording results";
-        let all_accepted = results.iter().all(|r| r.disposition == Disposition::Accepted);
-        let ids: Vec<i64> = if all_accepted {
-            run!(self, write, db => {
-                sqlx::query_scalar(self.sql(RECORD)).bind(self.given()).bind(Json(&rows)).fetch_all(db).await
-            })
-            .map_err(StoreError::doing(doing))?
-        } else {
-            let rows = serde_json::to_value(&rows).unwrap_or_default();
-            self.record_with_attempts(rows, replica.0).await.map_err(StoreError::doing(doing))?
-        };
-        Ok(ids.into_iter().map(MessageId).collect())
+        let changed = self.record(results, &[], replica, Duration::ZERO).await;
+        let changed = changed.map_err(StoreError::doing("recording results"))?;
+        Ok(changed.into_iter().map(|(id, _)| MessageId(id)).collect())
     }
 
-    async fn record_with_attempts(
-        &self,
-        rows: serde_json::Value,
-        replica: Uuid,
-    ) -> Result<Vec<i64>, sqlx::Error> {
-        let store = self.clone();
-        uncancelled(async move { transact!(&store, tx => { Ok(record_rows!(&store, tx, &rows, replica)) }) })
-            .await
-    }
-
-    /// Records results and then sets markers, in one commit: a marker never lands before the results
+    /// Records results and sets markers, in one commit: a marker never lands before the results
     /// that came before it. Running it again after a lost answer is safe; markers then are missing.
     pub async fn record_and_mark(
         &self,
@@ -361,30 +304,72 @@ impl Store {
         replica: ReplicaId,
         hand_over: Duration,
     ) -> Result<Vec<(MessageId, Marked)>, StoreError> {
-        if fences.is_empty() {
-            return self.record_results(results, replica).await.map(|_| Vec::new());
+        let changed = self.record(results, fences, replica, hand_over).await;
+        let changed = changed.map_err(StoreError::doing("recording results and setting markers"))?;
+        let marked: HashSet<i64> = fences.iter().map(|fence| fence.id.0).collect();
+        changed.into_iter().filter(|(id, _)| marked.contains(id)).map(marked_row).collect()
+    }
+
+    async fn record(
+        &self,
+        results: &[Finished],
+        fences: &[Fence],
+        replica: ReplicaId,
+        hand_over: Duration,
+    ) -> Result<Vec<(i64, String)>, sqlx::Error> {
+        let rows: Vec<EntryRow> = results.iter().map(result_row).chain(fences.iter().map(mark_row)).collect();
+        if results.iter().all(|result| result.disposition == Disposition::Accepted) {
+            self.settle(&rows, hand_over).await
+        } else {
+            let rows = serde_json::to_value(&rows).unwrap_or_default();
+            self.settle_and_remember(rows, replica.0, hand_over).await
         }
-        if results.is_empty() {
-            return self.mark_messages(fences, hand_over).await;
-        }
-        let rows: Vec<FinishedRow<'_>> = results.iter().map(finished_row).collect();
-        let rows = serde_json::to_value(&rows).unwrap_or_default();
-        let fences = serde_json::to_value(fence_rows(fences)).unwrap_or_default();
+    }
+
+    async fn settle(
+        &self,
+        rows: &[EntryRow],
+        hand_over: Duration,
+    ) -> Result<Vec<(i64, String)>, sqlx::Error> {
+        run!(self, write, db => {
+            sqlx::query_as(self.sql(SETTLE))
+                .bind(self.given())
+                .bind(Json(rows))
+                .bind(millis(hand_over))
+                .fetch_all(db)
+                .await
+        })
+    }
+
+    /// Settles, and keeps for the ledger what did not end in an acceptance.
+    async fn settle_and_remember(
+        &self,
+        rows: serde_json::Value,
+        replica: Uuid,
+        hand_over: Duration,
+    ) -> Result<Vec<(i64, String)>, sqlx::Error> {
         let store = self.clone();
-        let marked: Vec<(i64, String)> = uncancelled(async move {
+        uncancelled(async move {
             transact!(&store, tx => {
-                record_rows!(&store, tx, &rows, replica.0);
-                sqlx::query_as(store.sql(MARK))
+                let changed: Vec<(i64, String)> = sqlx::query_as(store.sql(SETTLE))
                     .bind(store.given())
-                    .bind(Json(&fences))
+                    .bind(Json(&rows))
                     .bind(millis(hand_over))
                     .fetch_all(&mut *tx)
-                    .await
+                    .await?;
+                let kept = not_accepted(&rows, &changed);
+                if !kept.is_empty() {
+                    sqlx::query(store.sql(REMEMBER))
+                        .bind(store.given())
+                        .bind(Json(&kept))
+                        .bind(replica)
+                        .execute(&mut *tx)
+                        .await?;
+                }
+                Ok(changed)
             })
         })
         .await
-        .map_err(StoreError::doing("recording results and setting markers"))?;
-        marked.into_iter().map(marked_row).collect()
     }
 
     /// Gives leases back, not to be tried before `delay`; takes a marker back whose body never left.
@@ -413,12 +398,12 @@ impl Store {
     }
 }
 
-fn not_accepted<'a>(rows: &'a serde_json::Value, recorded: &[i64]) -> Vec<&'a serde_json::Value> {
+fn not_accepted<'a>(rows: &'a serde_json::Value, changed: &[(i64, String)]) -> Vec<&'a serde_json::Value> {
     rows.as_array()
         .into_iter()
         .flatten()
-        .filter(|row| row["state"] != MessageState::Accepted.as_str())
-        .filter(|row| row["id"].as_i64().is_some_and(|id| recorded.contains(&id)))
+        .filter(|row| row["marks"] == 0 && row["state"] != MessageState::Accepted.as_str())
+        .filter(|row| row["id"].as_i64().is_some_and(|id| changed.iter().any(|(done, _)| *done == id)))
         .collect()
 }
 
@@ -449,7 +434,7 @@ fn leased_message(row: LeasedRow, trusted_until: Instant) -> Result<Leased, Stor
     })
 }
 
-fn finished_row(finished: &Finished) -> FinishedRow<'_> {
+fn result_row(finished: &Finished) -> EntryRow {
     let state = finished.disposition.state();
     let (reason, charge, delay): (Option<MessageReason>, bool, i64) = match &finished.disposition {
         Disposition::Accepted => (None, false, 0),
@@ -458,9 +443,10 @@ fn finished_row(finished: &Finished) -> FinishedRow<'_> {
         Disposition::Suppressed(reason) => (Some(*reason), false, 0),
         Disposition::Uncertain => (None, true, 0),
     };
-    FinishedRow {
+    EntryRow {
         id: finished.fence.id.0,
         token: finished.fence.token.0,
+        marks: 0,
         state: state.as_str(),
         reason: reason.map(MessageReason::as_str),
         charge: charge.into(),
@@ -469,6 +455,22 @@ fn finished_row(finished: &Finished) -> FinishedRow<'_> {
         phase: finished.phase,
         note: cut(&finished.note),
         guard: finished.guard.map(|owner| owner.to_string()),
+    }
+}
+
+fn mark_row(fence: &Fence) -> EntryRow {
+    EntryRow {
+        id: fence.id.0,
+        token: fence.token.0,
+        marks: 1,
+        state: MessageState::Sending.as_str(),
+        reason: None,
+        charge: 0,
+        delay: 0,
+        settled: 0,
+        phase: "",
+        note: String::new(),
+        guard: None,
     }
 }
 

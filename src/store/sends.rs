@@ -55,6 +55,22 @@ pub(super) struct DueRow<'a> {
     ends: i64,
 }
 
+#[derive(Serialize)]
+struct EndRow {
+    id: i64,
+    epoch: i64,
+    state: &'static str,
+    reason: &'static str,
+    detail: Option<String>,
+}
+
+impl EndRow {
+    fn new(send: SendId, epoch: Epoch, state: SendState, reason: SendReason, detail: Option<&str>) -> Self {
+        let (state, reason) = (state.as_str(), reason.as_str());
+        Self { id: send.0, epoch: epoch.0, state, reason, detail: detail.map(cut) }
+    }
+}
+
 /// The insert is the check. A loser gets no row; a rerun after a lost answer gets its own.
 const CLAIM: &str = "
     INSERT INTO digestd.sends AS s (
@@ -91,7 +107,8 @@ const CLAIM: &str = "
 const HAVE_SEND: &str = "
     SELECT s.org_id
     FROM digestd.sends AS s
-    JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'";
+    JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'
+    WHERE s.org_id {among}(SELECT v.value->>'org' FROM {each}($1) AS v){end_among}";
 
 /// Claims whose lease has passed, whatever their slot, window or origin.
 const EXPIRED: &str = "
@@ -122,13 +139,21 @@ const TAKE_OVER: &str = "
       AND lease_until <= {now}
     RETURNING id, epoch, org_id, week_key, slot_at, timezone, period_first, only_address, attempts, give_up_at";
 
+/// Locked in the order of ids, like every write of several sends: a batch is renewed while parts of it
+/// end, and two statements that lock the same rows in different orders would deadlock.
 const RENEW: &str = "
-    UPDATE digestd.sends AS s
+    WITH mine AS MATERIALIZED (
+        SELECT s.id AS mine_id
+        FROM digestd.sends AS s
+        JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
+        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
+        ORDER BY s.id
+        {for_update_s}
+    )
+    UPDATE digestd.sends
     SET lease_until = {now} + $3{ms}
-    FROM {each}($2) AS u
-    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
-      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
-      AND s.state = 'claimed'
+    FROM mine
+    WHERE id = mine_id
     RETURNING id";
 
 /// An attempt is charged when the org's own gathering starts.
@@ -150,16 +175,26 @@ const POSTPONE: &str = "
     RETURNING id";
 
 const FINISH: &str = "
-    UPDATE digestd.sends AS s
-    SET state = u.value->>'state',
-        reason = u.value->>'reason',
-        detail = u.value->>'detail',
+    WITH mine AS MATERIALIZED (
+        SELECT
+            s.id AS mine_id,
+            u.value->>'state' AS new_state,
+            u.value->>'reason' AS new_reason,
+            u.value->>'detail' AS new_detail
+        FROM digestd.sends AS s
+        JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
+        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
+        ORDER BY s.id
+        {for_update_s}
+    )
+    UPDATE digestd.sends
+    SET state = new_state,
+        reason = new_reason,
+        detail = new_detail,
         settled_at = {now},
         lease_until = NULL
-    FROM {each}($2) AS u
-    WHERE s.id = CAST(u.value->>'id' AS BIGINT)
-      AND s.epoch = CAST(u.value->>'epoch' AS BIGINT)
-      AND s.state = 'claimed'
+    FROM mine
+    WHERE id = mine_id
     RETURNING id";
 
 const EVENT: &str = "
@@ -244,7 +279,9 @@ impl Store {
         Ok(due.into_iter().filter(|d| !have.contains(d.org.as_str())).collect())
     }
 
-    /// Takes over up to `limit` claims whose lease has passed, each with a higher epoch.
+    /// Takes over up to `limit` claims whose lease has passed, each with a higher epoch. A row that cannot
+    /// be read holds up no other: it is tried again after a lease, by a release that may know better, and
+    /// failed once its time has passed.
     pub async fn take_over(
         &self,
         limit: u32,
@@ -288,7 +325,34 @@ impl Store {
         })
         .await
         .map_err(StoreError::doing("taking over expired claims"))?;
-        rows.into_iter().map(taken_over).collect()
+        let mut taken = Vec::with_capacity(rows.len());
+        for row in rows {
+            let (send, epoch, give_up_at) = (SendId(row.0), Epoch(row.1), row.9.0);
+            match taken_over(row) {
+                Ok(one) => taken.push(one),
+                Err(error) => self.leave_unreadable(send, epoch, give_up_at, &error).await?,
+            }
+        }
+        Ok(taken)
+    }
+
+    async fn leave_unreadable(
+        &self,
+        send: SendId,
+        epoch: Epoch,
+        give_up_at: DateTime<Utc>,
+        error: &StoreError,
+    ) -> Result<(), StoreError> {
+        tracing::error!(
+            send.id = %send, error = error as &dyn std::error::Error,
+            "a claimed send cannot be read; the others go on"
+        );
+        if self.now().await? >= give_up_at {
+            let (state, reason) = (SendState::Failed, SendReason::TooLate);
+            let row = EndRow::new(send, epoch, state, reason, Some(&error.to_string()));
+            self.finish_rows(&[row]).await?;
+        }
+        Ok(())
     }
 
     /// Extends claims. Returns those that are still held; whoever is missing has been superseded.
@@ -371,26 +435,18 @@ impl Store {
 
     /// Ends claims without messages. Returns those that ended; whoever is missing was superseded.
     pub async fn finish(&self, endings: Vec<Ending>) -> Result<Vec<SendId>, StoreError> {
-        #[derive(Serialize)]
-        struct Row {
-            id: i64,
-            epoch: i64,
-            state: &'static str,
-            reason: &'static str,
-            detail: Option<String>,
-        }
-        let rows: Vec<Row> = endings
+        let rows: Vec<EndRow> = endings
             .into_iter()
-            .map(|ending| Row {
-                id: ending.claim.send.0,
-                epoch: ending.claim.epoch.0,
-                state: ending.state.as_str(),
-                reason: ending.reason.as_str(),
-                detail: ending.detail.as_deref().map(cut),
+            .map(|Ending { claim, state, reason, detail }| {
+                EndRow::new(claim.send, claim.epoch, state, reason, detail.as_deref())
             })
             .collect();
+        self.finish_rows(&rows).await
+    }
+
+    async fn finish_rows(&self, rows: &[EndRow]) -> Result<Vec<SendId>, StoreError> {
         let ids: Vec<i64> = run!(self, write, db => {
-            sqlx::query_scalar(self.sql(FINISH)).bind(self.given()).bind(Json(&rows)).fetch_all(db).await
+            sqlx::query_scalar(self.sql(FINISH)).bind(self.given()).bind(Json(rows)).fetch_all(db).await
         })
         .map_err(StoreError::doing("ending claims"))?;
         Ok(ids.into_iter().map(SendId).collect())

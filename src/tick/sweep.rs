@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{Tick, TickError, TickReport};
 use crate::domain::candidate::Candidate;
 use crate::domain::due::{Due, due_for};
-use crate::domain::ids::ClaimId;
+use crate::domain::ids::{ClaimId, ReplicaId};
 use crate::domain::schedule::{Slot, WeeklySchedule};
 use crate::domain::send::{Claim, DueOrg};
 use crate::domain::week::WeekKey;
@@ -32,10 +32,9 @@ pub enum Scope {
 type StoredSlots = HashMap<(WeeklySchedule, WeekKey), DateTime<Utc>>;
 
 /// Candidates per page.
-const PAGE: u32 = 500;
-/// Pages that are held at once. Replicas visit them in different orders, so that they share the
-/// work instead of racing for the same page.
-const WINDOW: usize = 16;
+pub const PAGE: u32 = 1000;
+/// Pages that are held at once: some megabytes. The more there are, the more seldom two replicas meet.
+pub const WINDOW: usize = 32;
 
 impl Tick {
     /// One sweep, until its end or until told to stop. Slots are remembered as swept only if every
@@ -75,33 +74,36 @@ impl Tick {
         Ok(report)
     }
 
-    /// Works through a window of pages, beginning at a page that differs between replicas.
+    /// Works through a window of pages, batch by batch in this replica's own order.
     async fn visit(
         &self,
-        mut pages: Vec<Vec<Candidate>>,
+        pages: Vec<Vec<Candidate>>,
         now: DateTime<Utc>,
         stored: &mut StoredSlots,
         report: &mut TickReport,
         pulse: &Pulse,
         stop: &CancellationToken,
     ) -> Result<(), TickError> {
-        let turn = usize::try_from(self.terms.replica.0.as_u128() % WINDOW as u128).unwrap_or(0);
-        let pages_held = pages.len().max(1);
-        pages.rotate_left(turn % pages_held);
+        let mut batches: Vec<Vec<DueOrg>> = Vec::new();
         for page in pages {
             report.candidates += page.len() as u64;
-            for batch in self.due_batches(&page, now, stored).await? {
-                if stop.is_cancelled() {
-                    return Ok(());
-                }
-                report.add(self.claim_and_work(batch, pulse, stop).await?);
-                pulse.touch();
+            batches.extend(self.due_batches(&page, now, stored).await?);
+        }
+        for place in visiting_order(batches.len(), self.terms.replica) {
+            if stop.is_cancelled() {
+                return Ok(());
             }
+            // Looked at just before the claim: another replica may have come by meanwhile.
+            let batch = self.store.without_send(std::mem::take(&mut batches[place])).await?;
+            if !batch.is_empty() {
+                report.add(self.claim_and_work(batch, pulse, stop).await?);
+            }
+            pulse.touch();
         }
         Ok(())
     }
 
-    /// The orgs of a page that are due and have no send yet, in batches for claiming.
+    /// The orgs of a page that are due, in batches for claiming.
     async fn due_batches(
         &self,
         page: &[Candidate],
@@ -111,10 +113,6 @@ impl Tick {
         self.remember_slots(page, now, stored).await?;
         let due: Vec<DueOrg> =
             page.iter().filter_map(|candidate| self.due_org(candidate, now, stored)).collect();
-        if due.is_empty() {
-            return Ok(Vec::new());
-        }
-        let due = self.store.without_send(due).await?;
         Ok(due.chunks(self.limits.claim_batch.max(1) as usize).map(<[DueOrg]>::to_vec).collect())
     }
 
@@ -191,9 +189,44 @@ impl Tick {
     }
 }
 
+/// The order in which a replica visits the batches of a window. Each has a shuffle of its own, so that
+/// replicas share the work instead of racing for the same batch: two that began at different places and
+/// went on in turn would run side by side from where one has caught up with the other.
+pub fn visiting_order(batches: usize, replica: ReplicaId) -> Vec<usize> {
+    let (high, low) = replica.0.as_u64_pair();
+    let rank = |place: usize| {
+        // Two multiplications by large odd numbers mix well enough for a shuffle.
+        let mixed = (high ^ low).wrapping_add(place as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 16
+    };
+    let mut order: Vec<usize> = (0..batches).collect();
+    order.sort_by_key(|place| rank(*place));
+    order
+}
+
 fn zones_of(open: &[OpenSlot]) -> Vec<String> {
     let mut zones: Vec<String> = open.iter().map(|slot| slot.timezone.clone()).collect();
     zones.sort();
     zones.dedup();
     zones
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_replica_visits_every_batch_in_an_order_of_its_own() {
+        let replicas: Vec<ReplicaId> = (0..20).map(|_| ReplicaId::random()).collect();
+        let mut orders: Vec<Vec<usize>> = replicas.iter().map(|r| visiting_order(100, *r)).collect();
+        for order in &orders {
+            let mut places = order.clone();
+            places.sort_unstable();
+            assert!(places.into_iter().eq(0..100));
+        }
+        orders.sort_unstable();
+        orders.dedup();
+        assert_eq!(orders.len(), replicas.len());
+        assert_eq!(visiting_order(0, replicas[0]), Vec::<usize>::new());
+    }
 }

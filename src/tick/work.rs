@@ -18,7 +18,8 @@ use crate::domain::week::SendKey;
 use crate::faults::{self, Point};
 use crate::progress::Pulse;
 use crate::source::{Gathered, Question, SourceError};
-use crate::store::enqueue::Enqueue;
+use crate::store::ErrorClass;
+use crate::store::enqueue::{Enqueue, Enqueued, NotEnqueued};
 use crate::store::sends::Ending;
 
 /// Bytes of messages that are enqueued in one transaction: enough to make the commit cheap, few
@@ -250,26 +251,47 @@ impl Tick {
             return TickReport::default();
         }
         let asked = batch.len();
-        match self.store.enqueue(batch, self.limits.max_age).await {
-            Ok(enqueued) => {
-                faults::point(Point::AfterEnqueue);
-                let moved = enqueued.sends.len();
-                self.metrics.sends_settled(SendState::Enqueued, None, moved);
-                TickReport {
-                    enqueued: moved as u64,
-                    messages: enqueued.messages,
-                    superseded: (asked - moved) as u64,
-                    ..TickReport::default()
-                }
+        let NotEnqueued { source: error, batch } = match self.store.enqueue(batch, self.limits.max_age).await
+        {
+            Ok(enqueued) => return self.enqueued(asked, &enqueued),
+            Err(not_enqueued) => not_enqueued,
+        };
+        // A database that is away will be away for each of them too.
+        if error.class() == ErrorClass::Transient {
+            tracing::warn!(
+                orgs = asked,
+                error = &error as &dyn std::error::Error,
+                "digests could not be enqueued; their claims are left to be taken over"
+            );
+            return TickReport::default();
+        }
+        let mut report = TickReport::default();
+        if asked == 1 {
+            for Enqueue { claim, .. } in batch {
+                report.add(self.try_again(claim, SendReason::RenderFailed, &error).await);
             }
-            Err(error) => {
-                tracing::warn!(
-                    orgs = asked,
-                    error = &error as &dyn std::error::Error,
-                    "digests could not be enqueued; their claims are left to be taken over"
-                );
-                TickReport::default()
-            }
+            return report;
+        }
+        tracing::warn!(
+            orgs = asked,
+            error = &error as &dyn std::error::Error,
+            "a batch could not be enqueued; its orgs are tried one at a time"
+        );
+        for one in batch {
+            report.add(Box::pin(self.enqueue(vec![one])).await);
+        }
+        report
+    }
+
+    fn enqueued(&self, asked: usize, enqueued: &Enqueued) -> TickReport {
+        faults::point(Point::AfterEnqueue);
+        let moved = enqueued.sends.len();
+        self.metrics.sends_settled(SendState::Enqueued, None, moved);
+        TickReport {
+            enqueued: moved as u64,
+            messages: enqueued.messages,
+            superseded: (asked - moved) as u64,
+            ..TickReport::default()
         }
     }
 

@@ -5,6 +5,7 @@
 mod support;
 
 mod calendar;
+mod cases;
 mod cleanup;
 mod cli;
 mod cli_mail;

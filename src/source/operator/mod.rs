@@ -13,6 +13,9 @@ pub mod scan;
 mod section;
 mod shape;
 mod sqlite;
+mod survey;
+
+pub use survey::Survey;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -117,7 +120,7 @@ impl Operator {
             }
         };
         let zones = zones.map(|zones| zones.iter().cloned().collect());
-        Ok(Listing { operator: self.clone(), rows, zones, odd: 0, unreadable: 0 })
+        Ok(Listing { operator: self.clone(), rows, zones, odd: 0, unreadable: 0, told: false })
     }
 
     /// One org's schedule.
@@ -252,6 +255,7 @@ pub(in crate::source) struct Listing {
     zones: Option<BTreeSet<String>>,
     odd: usize,
     unreadable: usize,
+    told: bool,
 }
 
 #[derive(Debug)]
@@ -270,16 +274,21 @@ impl Listing {
                 return Ok(Some(page));
             }
         }
-        if self.odd + self.unreadable > 0 {
+        if !self.told && self.odd + self.unreadable > 0 {
+            self.told = true;
             tracing::warn!(
                 schedules = self.odd,
                 ids = self.unreadable,
                 "some orgs have a weekday or time that cannot be read, and keep the configured one; \
                  those with an unusable id are passed over"
             );
-            (self.odd, self.unreadable) = (0, 0);
         }
         Ok(None)
+    }
+
+    /// How many orgs have had an unreadable weekday or time, and how many an unusable id.
+    fn oddities(&self) -> (u64, u64) {
+        (self.odd as u64, self.unreadable as u64)
     }
 
     async fn next_rows(&mut self, limit: u32) -> Result<Option<Vec<OrgRow>>, SourceError> {

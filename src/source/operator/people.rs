@@ -67,6 +67,26 @@ fn recipient(user: UserId, columns: &Map<String, Value>) -> Recipient {
     Recipient { user, address, name: text(columns, "name"), locale: text(columns, "locale") }
 }
 
+/// Why a row makes nobody a recipient.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trouble {
+    UnusableUser,
+    BrokenAddress,
+    Duplicate,
+}
+
+/// What is wrong with a row, given the users and addresses of the rows before.
+pub(super) fn trouble(row: &Row, seen: &mut BTreeSet<(OrgId, String)>) -> Option<Trouble> {
+    let Some((org, user)) = ids(row) else { return Some(Trouble::UnusableUser) };
+    let Ok(address) = recipient(user.clone(), &row.columns).address else {
+        return Some(Trouble::BrokenAddress);
+    };
+    // An address begins with no blank, so the two kinds cannot meet.
+    let new_user = seen.insert((org.clone(), format!(" {user}")));
+    let new_address = seen.insert((org, address.normal().to_owned()));
+    (!new_user || !new_address).then_some(Trouble::Duplicate)
+}
+
 /// A candidate, and whether its own weekday or time could not be read. `None`: the id is not one.
 pub(super) fn candidate(row: OrgRow, default: &WeeklySchedule) -> Option<(Candidate, bool)> {
     let org = OrgId::parse(row.org.as_deref()?).ok()?;

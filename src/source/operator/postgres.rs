@@ -128,9 +128,13 @@ impl Postgres {
         let sql = orgs_sql(query, learnt, &only);
         within(limit, async {
             let mut tx = self.begin(limit).await?;
-            let found: Vec<OrgColumns> =
-                sqlx::query_as(AssertSqlSafe(sql)).bind(orgs).fetch_all(&mut *tx).await?;
-            tx.commit().await?;
+            let found = sqlx::query_as(AssertSqlSafe(sql)).bind(orgs).fetch_all(&mut *tx).await;
+            let found: Vec<OrgColumns> = match found {
+                // What is no number is no org, where the ids are numbers.
+                Err(error) if is_not_of_the_type(&error) => Vec::new(),
+                found => found?,
+            };
+            tx.rollback().await?;
             Ok(found.into_iter().map(OrgRow::from).collect())
         })
         .await
@@ -210,6 +214,12 @@ impl Cursor {
 /// Ends what the server's own timeout did not end.
 async fn within<T>(limit: Duration, asked: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::time::timeout(ACQUIRE + limit + GRACE, asked).await.unwrap_or(Err(Failure::TimedOut))
+}
+
+/// Whether a text could not become a value of a type: not its form (22P02), or out of its range (22003).
+fn is_not_of_the_type(error: &sqlx::Error) -> bool {
+    let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code);
+    matches!(code.as_deref(), Some("22P02" | "22003"))
 }
 
 /// Each parameter with its type, so that a query may use it anywhere.

@@ -227,6 +227,7 @@ both_databases! {
         let members: Vec<String> = members.iter().map(|(org, user)| format!("{org}/{user}")).collect();
         assert_eq!(members, ["9/1", "9/2"]);
         assert_eq!(source.schedule(&super::orgs(&["11"])[0]).await.expect("an answer"), None);
+        assert_eq!(source.schedule(&super::orgs(&["no-number"])[0]).await.expect("an answer"), None);
         assert!(source.schedule(&super::orgs(&["12"])[0]).await.expect("an answer").is_some_and(|s| s.is_err()));
     }
 

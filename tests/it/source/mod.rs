@@ -1,6 +1,7 @@
 //! The operator's own database as a source, on both databases, from configuration alone.
 
 mod adapted;
+mod adopting;
 mod batches;
 mod leaks;
 mod shape;

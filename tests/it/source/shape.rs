@@ -58,6 +58,33 @@ both_databases! {
         assert!(super::told(&digests).contains(r#"S of 1: {"f":":from","w":"2026-W28"}"#), "{}", super::told(&digests));
     }
 
+    async fn what_is_odd_about_the_recipients_is_counted(database: TestDatabase) {
+        let script = "CREATE TABLE members (org text, zone text, day text, person text, mail text);
+            INSERT INTO members VALUES
+                ('a', 'UTC', 'mon', '1', 'x@a.example'), ('a', 'UTC', 'mon', '1', 'x@a.example'),
+                ('a', 'UTC', 'mon', '2', 'X@A.example'), ('a', 'UTC', 'mon', '3', 'no address'),
+                ('a', 'UTC', 'mon', NULL, 'y@a.example'), ('b', 'Nowhere', 'mon', '1', 'x@a.example'),
+                ('c', NULL, 'someday', '1', 'z@c.example'), (' ', NULL, NULL, '1', 'z@c.example'),
+                (NULL, NULL, NULL, '1', 'z@c.example');";
+        let toml = "[source]\nrecipients = \"SELECT org AS org_id, org AS org_name, person AS user_id, mail AS email, \
+             zone AS timezone, day AS weekday FROM members\"\n\
+             [[section]]\nname = \"s\"\ntitle = \"S\"\nsql = \"SELECT org AS org_id FROM members WHERE org = ANY(:org_ids)\"";
+        let app = App::new(database, script, toml).await;
+        let survey = app.open().survey().await.expect("a survey");
+        let expected = digestd::source::operator::Survey {
+            orgs: 3,
+            recipients: 3,
+            duplicates: 2,
+            broken_addresses: 1,
+            unusable_users: 1,
+            bad_zones: 1,
+            bad_schedules: 1,
+            unusable_ids: 1,
+        };
+        assert_eq!(survey, expected);
+        assert_eq!(survey.problems().len(), 6);
+    }
+
     async fn an_empty_application_is_no_mistake(database: TestDatabase) {
         execute(&database, "CREATE TABLE orgs (id bigint)").await;
         let toml = "[source]\nrecipients = \"SELECT id AS org_id, id AS org_name, id AS user_id, 'a@b.example' AS email FROM orgs\"\n\

@@ -31,11 +31,16 @@ pub fn monday() -> DateTime<Utc> {
 
 /// Opens a store without touching its schema.
 pub fn open(database: &TestDatabase, clock: Clock) -> Store {
+    open_with_pool(database, clock, 8)
+}
+
+/// Opens a store with this many connections.
+pub fn open_with_pool(database: &TestDatabase, clock: Clock, pool: u32) -> Store {
     let target = match database.url.strip_prefix("sqlite:") {
         Some(path) => Target::Sqlite(path.into()),
         None => Target::Postgres(database.url.clone().into()),
     };
-    let options = ConnectOptions { target, pool: 8, schema: "digestd".to_owned(), pgbouncer: false, clock };
+    let options = ConnectOptions { target, pool, schema: "digestd".to_owned(), pgbouncer: false, clock };
     Store::open(&options).expect("a URL of ours")
 }
 

@@ -5,6 +5,7 @@
 pub mod backend;
 
 pub mod certs;
+pub mod engine;
 pub mod fixtures;
 pub mod fleet;
 pub mod process;

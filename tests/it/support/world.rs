@@ -166,6 +166,12 @@ pub async fn count(database: &TestDatabase, table: &str, condition: &str) -> i64
     rows(database, text).await.first().map_or(0, |(_, n)| *n)
 }
 
+/// Rows of a text and a number; `{}` in the query stands for the schema.
+pub async fn numbers(database: &TestDatabase, query: &str) -> Vec<(String, i64)> {
+    let schema = if database.kind == Kind::Postgres { "digestd." } else { "" };
+    rows(database, query.replace("{}", schema)).await
+}
+
 /// Rows of a text and a number.
 async fn rows(database: &TestDatabase, text: String) -> Vec<(String, i64)> {
     match database.kind {

@@ -1,0 +1,10 @@
+//! What went wrong in comparable systems, tried here. The first comment of each test tells the symptom.
+
+mod duplicates;
+mod migrations;
+mod missed;
+mod periodic;
+mod poison;
+mod pools;
+mod sqlite;
+mod transactions;

@@ -1,0 +1,122 @@
+//! What a commit says: an answer that is a lie, and errors that nobody read.
+
+use chrono::TimeDelta;
+use digestd::domain::ids::ReplicaId;
+use digestd::store::enqueue::Enqueue;
+use digestd::store::{ErrorClass, Store};
+
+use crate::support::backend::{Kind, TestDatabase};
+use crate::support::engine::{Engine, Rows};
+use crate::support::fixtures::{claim_id, draft, due_orgs, monday, store, terms};
+use crate::support::world::{Counts, numbers};
+
+/// Makes the database refuse the outbox's row of one address, at once or only at the commit.
+async fn refuse(database: &TestDatabase, address: &str, at_commit: bool) {
+    let mut rows = Rows::new(database);
+    match (database.kind, at_commit) {
+        (Kind::Postgres, _) => {
+            rows.statement("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$");
+            let (kind, late) =
+                if at_commit { ("CONSTRAINT ", "DEFERRABLE INITIALLY DEFERRED ") } else { ("", "") };
+            rows.statement(&format!(
+                "CREATE {kind}TRIGGER refuse AFTER INSERT ON {{}}outbox {late}FOR EACH ROW \
+                 WHEN (NEW.address = '{address}') EXECUTE FUNCTION refuse()"
+            ));
+        }
+        (Kind::Sqlite, false) => {
+            rows.statement(&format!(
+                "CREATE TRIGGER refuse AFTER INSERT ON outbox WHEN NEW.address = '{address}' \
+                 BEGIN SELECT RAISE(ABORT, 'refused'); END"
+            ));
+        }
+        (Kind::Sqlite, true) => {
+            rows.statement(
+                "CREATE TABLE pledge (org TEXT REFERENCES orgs (id) DEFERRABLE INITIALLY DEFERRED)",
+            );
+            rows.statement(&format!(
+                "CREATE TRIGGER refuse AFTER INSERT ON outbox WHEN NEW.address = '{address}' \
+                 BEGIN INSERT INTO pledge VALUES ('no such org'); END"
+            ));
+        }
+    }
+    rows.write(database).await;
+}
+
+async fn enqueue_three(store: &Store) -> Result<(), ErrorClass> {
+    let claims =
+        store.claim(&due_orgs(3, monday()), claim_id(), terms(ReplicaId::random())).await.expect("claims");
+    let batch: Vec<Enqueue> = claims
+        .into_iter()
+        .map(|claim| {
+            let drafts =
+                ["a", "b"].map(|name| draft(&claim, &format!("{name}@{}.example", claim.org))).into();
+            Enqueue { claim, drafts }
+        })
+        .collect();
+    match store.enqueue(batch, TimeDelta::hours(48)).await {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            assert_eq!(error.batch.len(), 3);
+            Err(error.source.class())
+        }
+    }
+}
+
+async fn nothing_was_written(database: &TestDatabase, store: &Store) {
+    let counts = Counts::read(database).await;
+    assert_eq!((counts.sends("claimed"), counts.sends("enqueued"), counts.messages("pending")), (3, 0, 0));
+    assert_eq!(numbers(database, "SELECT 'bodies', COUNT(*) FROM {}bodies").await[0].1, 0);
+    // The connection that saw the failure is as good as before.
+    for n in 0..10 {
+        let due = [crate::support::fixtures::due_org(&format!("after-{n}"), monday())];
+        assert_eq!(
+            store.claim(&due, claim_id(), terms(ReplicaId::random())).await.expect("a claim").len(),
+            1
+        );
+    }
+    let seen = numbers(database, "SELECT 'after', COUNT(*) FROM {}sends WHERE org_id LIKE 'after-%'").await;
+    assert_eq!(seen[0].1, 10);
+}
+
+both_databases! {
+    /// An error after the first rows of an answer was never read, and the commit “succeeded”. Here the
+    /// second row of an insert that returns rows is refused.
+    async fn a_statement_that_fails_on_its_second_row_commits_nothing(database: TestDatabase) {
+        let store = store(&database).await;
+        refuse(&database, "b@org-0000.example", false).await;
+        assert_eq!(enqueue_three(&store).await, Err(ErrorClass::Permanent));
+        nothing_was_written(&database, &store).await;
+    }
+
+    /// A commit that the database turned into a rollback was reported as a success.
+    async fn a_commit_that_is_refused_is_an_error_and_leaves_nothing(database: TestDatabase) {
+        let store = store(&database).await;
+        refuse(&database, "b@org-0001.example", true).await;
+        assert_eq!(enqueue_three(&store).await, Err(ErrorClass::Permanent));
+        nothing_was_written(&database, &store).await;
+    }
+
+    /// One conflicting row blocked a whole stage. The org that the database refuses is the only one that
+    /// waits; it is tried again a bounded number of times and then failed, with the reason.
+    async fn one_org_that_cannot_be_enqueued_holds_up_no_other(database: TestDatabase) {
+        let store = store(&database).await;
+        let mut rows = Rows::new(&database);
+        for n in 0..40 {
+            rows.simple(&format!("org-{n:02}"), monday() - TimeDelta::days(2));
+        }
+        rows.write(&database).await;
+        refuse(&database, "a@org-17.example", false).await;
+        let engine = Engine::new(&database, &store).await;
+        let report = engine.sweep().await;
+        assert_eq!((report.enqueued, report.postponed), (39, 1), "{report:?}");
+        let mut tries = 0;
+        while Counts::read(&database).await.sends("failed") == 0 {
+            store.clock().advance(TimeDelta::hours(1));
+            engine.rescue().await;
+            tries += 1;
+            assert!(tries < 20, "bounded");
+        }
+        let failed = numbers(&database, "SELECT org_id || ' ' || detail, COUNT(*) FROM {}sends WHERE state = 'failed' GROUP BY 1").await;
+        assert!(failed.len() == 1 && failed[0].0.starts_with("org-17 ") && failed[0].0.contains("enqueueing"), "{failed:?}");
+    }
+}
