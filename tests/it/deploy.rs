@@ -22,7 +22,7 @@ fn read(path: &str) -> String {
 #[test]
 fn dashboard_and_alerts_name_metrics_that_exist() {
     let known: BTreeSet<String> =
-        Metrics::new().catalogue().iter().map(|metric| metric.name.to_owned()).collect();
+        Metrics::new().catalogue().iter().map(|metric| metric.name.clone()).collect();
     for path in ["deploy/grafana/digestd.json", "deploy/prometheus/alerts.yml"] {
         let named = metric_names(&read(path));
         assert!(named.len() > 5, "{path} names hardly any metric");
@@ -36,8 +36,8 @@ fn the_configuration_for_kubernetes_is_accepted() {
     let manifest = read("deploy/kubernetes/digestd.yaml");
     let (_, rest) = manifest.split_once("digestd.toml: |\n").expect("the configuration");
     let (text, _) = rest.split_once("---").expect("the next document");
-    let text: String =
-        text.lines().map(|line| format!("{}\n", line.strip_prefix("    ").unwrap_or(line))).collect();
+    let lines: Vec<&str> = text.lines().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
+    let text = lines.join("\n");
     let folder = tempfile::tempdir().expect("a folder");
     for (name, secret) in [
         ("database-url", "postgres://digestd@db/digestd"),
