@@ -89,13 +89,23 @@ impl Web {
 
     /// Writes bytes, reads to the end. `None` where the server closed without a word.
     pub async fn raw(&self, bytes: &[u8]) -> Option<Answer> {
-        let mut stream = TcpStream::connect(self.address).await.expect("a connection");
-        // A server may answer before it has read everything, and close.
-        let _ = stream.write_all(bytes).await;
-        let mut answer = Vec::new();
-        let _ = stream.read_to_end(&mut answer).await;
-        parse(&String::from_utf8_lossy(&answer))
+        exchange(self.address, bytes).await
     }
+}
+
+/// One GET from a server in another process.
+pub async fn get(address: SocketAddr, path: &str) -> Answer {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    exchange(address, request.as_bytes()).await.expect("an answer")
+}
+
+async fn exchange(address: SocketAddr, bytes: &[u8]) -> Option<Answer> {
+    let mut stream = TcpStream::connect(address).await.expect("a connection");
+    // A server may answer before it has read everything, and close.
+    let _ = stream.write_all(bytes).await;
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer).await;
+    parse(&String::from_utf8_lossy(&answer))
 }
 
 impl Drop for Web {
