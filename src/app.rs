@@ -54,8 +54,7 @@ use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::{self, Limits, Rhythm, Tick};
 
-use house::cleanup_of;
-pub use house::{due_rules, ledger_of};
+pub use house::{cleanup_of, due_rules, ledger_of};
 pub use source::source_of;
 
 /// A claimed send is tried for this long past its window, then failed.

@@ -35,7 +35,7 @@ pub async fn ledger_of(config: &Config, store: &Store) -> Result<Ledger, AppErro
 }
 
 /// What keeps house.
-pub(super) async fn cleanup_of(
+pub async fn cleanup_of(
     config: &Config,
     store: &Store,
     source: Source,

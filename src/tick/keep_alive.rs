@@ -48,3 +48,35 @@ async fn renew(store: Store, mut held: Vec<(SendId, Epoch)>, lease: TimeDelta, s
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::store::ConnectOptions;
+    use crate::store::connect::Target;
+
+    // A tick that was dropped half-way left its renewal running: claims that nobody worked on were
+    // kept alive for as long as the process lived. Killing ticks between two polls showed it.
+    #[tokio::test]
+    async fn a_renewal_ends_with_the_work_that_it_is_for() {
+        let options = ConnectOptions {
+            // Never opened: the first renewal is a third of the lease away.
+            target: Target::Sqlite("/nowhere/digestd.db".into()),
+            pool: 1,
+            schema: String::new(),
+            pgbouncer: false,
+            clock: Clock::Database,
+        };
+        let store = Store::open(&options).unwrap();
+        let keep_alive = KeepAlive::start(&store, &[], TimeDelta::hours(1));
+        let renewal = keep_alive.task.abort_handle();
+        drop(keep_alive);
+        let ended = async {
+            while !renewal.is_finished() {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(10), ended).await.unwrap();
+    }
+}

@@ -22,6 +22,7 @@ mod ledger;
 mod metrics_docs;
 mod moves;
 mod render;
+mod sim;
 mod smtp;
 mod source;
 mod store;

@@ -1,6 +1,7 @@
 //! The store, on both databases.
 
 mod claims;
+mod directory;
 mod leases;
 mod manual;
 mod opt_outs;

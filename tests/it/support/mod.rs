@@ -10,6 +10,7 @@ pub mod fixtures;
 pub mod fleet;
 pub mod process;
 pub mod redis;
+pub mod replica;
 pub mod smtp_server;
 pub mod web;
 pub mod world;

@@ -114,9 +114,13 @@ struct Rule {
     to: Option<String>,
 }
 
-/// What a server does. Rules are tried in the order in which they were added.
-#[derive(Debug, Default)]
+/// Decides what to do at a moment of the transaction to an address; `None` leaves it to the rules.
+pub type Mood = Box<dyn FnMut(At, &str) -> Option<Vec<Act>> + Send>;
+
+/// What a server does. Its mood comes first, then the rules in the order in which they were added.
+#[derive(Default)]
 pub struct Script {
+    mood: Option<Mood>,
     rules: Vec<Rule>,
     offers: Vec<String>,
     tls: ServerTls,
@@ -158,6 +162,12 @@ impl Script {
     /// Offers AUTH PLAIN and LOGIN, wants this login, and refuses MAIL without it.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));
+        self
+    }
+
+    /// Asks this at every moment.
+    pub fn mood(mut self, mood: impl FnMut(At, &str) -> Option<Vec<Act>> + Send + 'static) -> Self {
+        self.mood = Some(Box::new(mood));
         self
     }
 
@@ -265,6 +275,14 @@ impl SmtpServer {
     /// What it took, in order.
     pub fn accepted(&self) -> Vec<Accepted> {
         self.shared.seen.lock().unwrap().accepted.clone()
+    }
+
+    /// What it took since it was asked last; forgets that and everything read.
+    pub fn take_accepted(&self) -> Vec<Accepted> {
+        let mut seen = self.shared.seen.lock().unwrap();
+        seen.commands.clear();
+        seen.chunks.clear();
+        std::mem::take(&mut seen.accepted)
     }
 
     /// Every command line read, in order, over all connections; AUTH without its argument.
@@ -553,6 +571,9 @@ impl Peer {
     fn acts(&self, at: At) -> Vec<Act> {
         let mut script = self.shared.script.lock().unwrap();
         let to = self.to.as_str();
+        if let Some(acts) = script.mood.as_mut().and_then(|mood| mood(at, to)) {
+            return acts;
+        }
         let applies = |rule: &&mut Rule| {
             rule.at == at && rule.left != Some(0) && rule.to.as_deref().is_none_or(|only| only == to)
         };
