@@ -1,7 +1,7 @@
-//! Crash points for the tests. With the feature `faults` off, which every release build has off,
+//! Crash and freeze points for the tests. With the feature `faults` off, which every release build has off,
 //! they are nothing.
 
-/// Where a process may be told to die.
+/// Where a process may be told to die or to freeze.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Point {
     /// A batch is claimed, nothing gathered.
@@ -14,11 +14,14 @@ pub enum Point {
     AfterLease,
     /// The marker is committed, the body has not left.
     AfterMarker,
+    /// Envelope, marker and guard agree, and the time was looked at: the body is about to leave.
+    BeforeBody,
     /// The relay has answered, nothing is recorded.
     AfterReply,
 }
 
-/// Dies here, at once and without clean-up, if `DIGESTD_FAULT` names this point.
+/// Stops here if `DIGESTD_FAULT` names this point: `after_marker` dies at once and without clean-up,
+/// `freeze:after_marker` stands still at its first arrival, until somebody lets it go on.
 #[cfg(feature = "faults")]
 #[expect(clippy::disallowed_methods, reason = "a test's switch, absent from release builds")]
 pub fn point(point: Point) {
@@ -28,10 +31,26 @@ pub fn point(point: Point) {
         Point::AfterEnqueue => "after_enqueue",
         Point::AfterLease => "after_lease",
         Point::AfterMarker => "after_marker",
+        Point::BeforeBody => "before_body",
         Point::AfterReply => "after_reply",
     };
-    if std::env::var("DIGESTD_FAULT").is_ok_and(|wanted| wanted == name) {
+    let Ok(wanted) = std::env::var("DIGESTD_FAULT") else { return };
+    if wanted == name {
         std::process::abort();
+    }
+    if wanted.strip_prefix("freeze:") == Some(name) {
+        freeze_once();
+    }
+}
+
+/// By the shell's `kill`: the crate forbids the unsafe call that a signal needs.
+#[cfg(feature = "faults")]
+fn freeze_once() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static FROZEN: AtomicBool = AtomicBool::new(false);
+    if !FROZEN.swap(true, Ordering::SeqCst) {
+        // The signal stops every thread, this one before `status` can return.
+        let _ = std::process::Command::new("sh").args(["-c", "kill -s STOP $PPID"]).status();
     }
 }
 

@@ -74,6 +74,7 @@ impl Deliver {
             self.guard.give_back(message, owner).await;
             return Attempt::HeldBack("the lease was too old to begin the body");
         }
+        faults::point(Point::BeforeBody);
         let outcome = open.body(&message.bytes, &message.uid).await;
         faults::point(Point::AfterReply);
         if matches!(outcome, HandOver::Refused { .. } | HandOver::Broken { .. }) {
