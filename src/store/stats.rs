@@ -102,7 +102,8 @@ const MESSAGES: &str = "
 /// Messages that wait for a later try are not due yet, so a long back-off does not count as a jam.
 const NEXT_DUE: &str = "
     SELECT {now}, (
-        SELECT next_attempt_at
+        -- Not the head start that a new message has in the queue.
+        SELECT CASE WHEN created_at > next_attempt_at THEN created_at ELSE next_attempt_at END
         FROM digestd.outbox
         WHERE state = 'pending'
         ORDER BY next_attempt_at, id

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use digestd::clock::Clock;
 use digestd::domain::ids::ReplicaId;
 use digestd::domain::message::{Disposition, Finished, Leased, MessageReason};
 use digestd::store::Store;
@@ -10,7 +11,9 @@ use digestd::store::enqueue::Enqueue;
 use digestd::store::outbox::{Marked, Swept};
 
 use crate::support::backend::TestDatabase;
-use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, store, terms};
+use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, open, store, terms};
+use crate::support::world::{execute, number};
+use crate::support::{eventually, scale};
 
 const HAND_OVER: Duration = Duration::from_mins(10);
 
@@ -109,4 +112,71 @@ both_databases! {
         let again = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         assert!(again.len() == 2 && again.iter().all(|m| m.attempts == 0));
     }
+}
+
+/// The addresses of a batch, as their position in it.
+fn place_of(batches: &[Vec<String>], wanted: &str) -> usize {
+    let all: Vec<&String> = batches.iter().flatten().collect();
+    all.iter().position(|to| to.as_str() == wanted).expect("leased")
+}
+
+both_databases! {
+    /// One customer's thousands held up everybody else's few, on the morning when all are due.
+    async fn a_huge_org_does_not_hold_back_a_small_one(database: TestDatabase) {
+        let store = store(&database).await;
+        let me = ReplicaId::random();
+        let claims = store.claim(&due_orgs(3, monday()), claim_id(), terms(me)).await.expect("claims");
+        let sizes = [2000, 3, 3];
+        for (n, (claim, size)) in claims.into_iter().zip(sizes).enumerate() {
+            // The last one comes half a minute after the huge one.
+            store.clock().advance(TimeDelta::seconds(if n == 2 { 30 } else { 0 }));
+            let drafts = (0..size).map(|a| draft(&claim, &format!("a{a}@org-{n}.example"))).collect();
+            store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
+        }
+        let mut batches = Vec::new();
+        loop {
+            let leased = store.lease_messages(12, lease_terms(me)).await.expect("leases").messages;
+            if leased.is_empty() {
+                break;
+            }
+            batches.push(leased.iter().map(|message| message.to.mailbox().to_owned()).collect::<Vec<_>>());
+        }
+        assert_eq!(batches.iter().flatten().count(), 2006, "all are due at once");
+        assert!(place_of(&batches, "a2@org-1.example") < 24, "beside the huge org's first");
+        let late = place_of(&batches, "a2@org-2.example");
+        assert!((400..700).contains(&late), "before most of the huge org's: place {late}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_a_million_future_messages_are_not_read_by_a_lease() {
+    let database = TestDatabase::postgres().await;
+    let store = with_messages(&database, 30).await;
+    let rows = scale(50_000, 500_000);
+    execute(&database, format!(
+        "INSERT INTO digestd.outbox (send_id, org_id, user_id, address, uid, state, next_attempt_at, expires_at, created_at)
+         SELECT (SELECT id FROM digestd.sends), 'org-0000', 'u', 'future-' || n, 'uid-' || n, 'pending',
+             '2026-07-07T06:00:00Z', '2026-07-09T06:00:00Z', '2026-07-06T06:00:00Z'
+         FROM generate_series(1, {rows}) AS n;
+         ANALYZE digestd.outbox;"
+    ))
+    .await;
+    const READ: &str = "
+        SELECT COALESCE(SUM(seq_tup_read + idx_tup_fetch), 0)
+        FROM pg_stat_user_tables
+        WHERE schemaname = 'digestd' AND relname = 'outbox'";
+    store.close().await;
+    let store = open(&database, Clock::manual(monday()));
+    let before = number(&database, READ).await;
+    assert_eq!(
+        store.lease_messages(12, lease_terms(ReplicaId::random())).await.expect("leases").messages.len(),
+        12
+    );
+    // A session's counts are visible at its end at the latest.
+    store.close().await;
+    let read = eventually("the lease's reads are counted", Duration::from_secs(20), async || {
+        Some(number(&database, READ).await - before).filter(|read| *read > 0)
+    })
+    .await;
+    assert!(read < 200, "{read} rows read for 12 leases beside {rows} future ones");
 }
