@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::watch;
 
 use super::classify::RelayEffect;
@@ -27,6 +27,9 @@ const COMPLAINTS: Duration = Duration::from_secs(10);
 const QUIET: Duration = Duration::from_secs(30);
 /// After the breaker closes, the connections in use double each time this has passed.
 const RAMP_STEP: TimeDelta = TimeDelta::seconds(5);
+/// How long a new replica leaves a limited number of connections to the others, so that they have made
+/// room for it: they believe what they know for a second, and a hand-over under way is finished.
+const NEWCOMER: TimeDelta = TimeDelta::seconds(5);
 /// A replica that was silent for this long has no share of the connections.
 const SILENCE: Duration = Duration::from_secs(45);
 
@@ -75,8 +78,8 @@ enum Probe {
     ToLease,
     /// One is leased; a connection may take it.
     ToTry,
-    /// A connection tries it.
-    Trying,
+    /// A connection tries this one; only its outcome is the probe's.
+    Trying(MessageId),
 }
 
 #[derive(Debug)]
@@ -85,14 +88,21 @@ struct Local {
     mode: Mode,
     /// Whether the database counts no failure that an acceptance would end.
     healthy: bool,
+    /// The share of the pace that is used.
+    rate_factor: f64,
     streak: PolicyStreak,
 }
 
 impl Gate {
     /// A gate that knows nothing yet.
     pub fn new(store: Store, settings: GateSettings) -> Self {
-        let local =
-            Local { read_at: None, mode: Mode::Stopped, healthy: false, streak: PolicyStreak::default() };
+        let local = Local {
+            read_at: None,
+            mode: Mode::Stopped,
+            healthy: false,
+            rate_factor: 1.0,
+            streak: PolicyStreak::default(),
+        };
         let (limit, _) = watch::channel(settings.connections);
         Self { store, settings, local: Mutex::new(local), limit }
     }
@@ -102,44 +112,63 @@ impl Gate {
         self.limit.subscribe()
     }
 
-    /// How many of `want` messages may be leased now.
+    /// Whether messages may have to wait for the pace.
+    pub fn is_paced(&self) -> bool {
+        self.settings.pace != PaceLimits::default()
+    }
+
+    /// How many of `want` messages may be leased now, by what [`Self::refresh`] has read.
     pub async fn allow(&self, want: u32) -> Result<u32, StoreError> {
-        self.refresh().await?;
-        let probe = {
+        if want == 0 {
+            return Ok(0);
+        }
+        let rate_factor = {
             let mut local = self.local();
             match local.mode {
-                Mode::Flow => false,
+                Mode::Flow => local.rate_factor,
                 Mode::Probe(Probe::ToLease) => {
                     local.mode = Mode::Probe(Probe::ToTry);
-                    true
+                    return Ok(1);
                 }
                 Mode::Stopped | Mode::Probe(_) => return Ok(0),
             }
         };
-        if probe {
-            return Ok(1);
-        }
-        if self.settings.pace == PaceLimits::default() {
+        if !self.is_paced() {
             return Ok(want);
         }
-        self.store.take_pace(&self.settings.relay, want, self.settings.pace).await
+        let pace = self.settings.pace;
+        let pace = PaceLimits { per_second: pace.per_second.map(|rate| rate * rate_factor), ..pace };
+        self.store.take_pace(&self.settings.relay, want, pace).await
     }
 
-    /// Nothing was there to be leased: a probe that had no message waits for one.
-    pub fn nothing_leased(&self) {
-        let mut local = self.local();
-        if local.mode == Mode::Probe(Probe::ToTry) {
-            local.mode = Mode::Probe(Probe::ToLease);
+    /// Of what was allowed, so much is there to be tried: the rest of the pace is given back, and a
+    /// probe that had no message waits for one.
+    pub async fn leased(&self, allowed: u32, there: usize) {
+        let probing = {
+            let mut local = self.local();
+            let probing = matches!(local.mode, Mode::Probe(_));
+            if there == 0 && local.mode == Mode::Probe(Probe::ToTry) {
+                local.mode = Mode::Probe(Probe::ToLease);
+            }
+            probing
+        };
+        let unused = allowed.saturating_sub(u32::try_from(there).unwrap_or(u32::MAX));
+        if unused == 0 || probing || !self.is_paced() {
+            return;
+        }
+        if let Err(error) = self.store.return_pace(&self.settings.relay, unused).await {
+            // The day's count is a little too high then; the next second's pace is not touched by it.
+            tracing::warn!(error = &error as &dyn std::error::Error, "unused pace could not be given back");
         }
     }
 
     /// Whether a connection may try the message that it holds. If not, it gives the message back.
-    pub fn may_try(&self) -> bool {
+    pub fn may_try(&self, message: MessageId) -> bool {
         let mut local = self.local();
         match local.mode {
             Mode::Flow => true,
             Mode::Probe(Probe::ToTry) => {
-                local.mode = Mode::Probe(Probe::Trying);
+                local.mode = Mode::Probe(Probe::Trying(message));
                 true
             }
             Mode::Stopped | Mode::Probe(_) => false,
@@ -151,13 +180,17 @@ impl Gate {
     pub async fn report(&self, effect: RelayEffect, message: MessageId, note: &str) {
         let (probing, healthy, streak_full) = {
             let mut local = self.local();
-            let probing = local.mode == Mode::Probe(Probe::Trying);
+            let probing = local.mode == Mode::Probe(Probe::Trying(message));
+            if probing && effect == RelayEffect::None {
+                // The message never came to the relay: the next one is the probe.
+                local.mode = Mode::Probe(Probe::ToLease);
+            }
             (probing, local.healthy, local.streak.note(effect, message))
         };
         let relay = &self.settings.relay;
         let written = match effect {
             RelayEffect::Healthy | RelayEffect::Answered if healthy && !probing => Ok(()),
-            RelayEffect::Healthy | RelayEffect::Answered => self.works().await,
+            RelayEffect::Healthy | RelayEffect::Answered => self.works(probing).await,
             RelayEffect::Pause(kind) => self.open(kind.as_str(), note).await,
             RelayEffect::PolicyRefusal if streak_full || probing => self.open("policy", note).await,
             RelayEffect::PolicyRefusal | RelayEffect::None => Ok(()),
@@ -178,14 +211,14 @@ impl Gate {
         }
     }
 
-    async fn works(&self) -> Result<(), StoreError> {
-        if self.store.relay_healthy(&self.settings.relay).await? {
+    async fn works(&self, probe: bool) -> Result<(), StoreError> {
+        if self.store.relay_healthy(&self.settings.relay, probe).await? {
             tracing::info!(relay = self.settings.relay, "the relay works again");
         }
         let mut local = self.local();
         local.healthy = true;
         local.read_at = None;
-        if local.mode == Mode::Probe(Probe::Trying) {
+        if probe {
             local.mode = Mode::Flow;
         }
         Ok(())
@@ -227,7 +260,7 @@ impl Gate {
     }
 
     /// Reads the shared state if what is known is old, and decides this replica's part.
-    async fn refresh(&self) -> Result<(), StoreError> {
+    pub async fn refresh(&self) -> Result<(), StoreError> {
         let fresh = self.local().read_at.is_some_and(|at| at.elapsed() < BELIEF);
         if fresh {
             return Ok(());
@@ -249,6 +282,7 @@ impl Gate {
         self.limit.send_if_modified(|now| std::mem::replace(now, limit) != limit);
         let mut local = self.local();
         local.read_at = Some(Instant::now());
+        local.rate_factor = state.rate_factor;
         local.healthy = state.breaker == Breaker::Closed && state.failures == 0;
         // A probe under way goes on whatever the row says; it ends by its own outcome.
         if !(matches!(local.mode, Mode::Probe(_))
@@ -264,7 +298,7 @@ impl Gate {
     async fn connections(&self, state: &RelayState) -> Result<usize, StoreError> {
         let share = match self.settings.connections_total {
             None => self.settings.connections,
-            Some(total) => self.share_of(total).await?.min(self.settings.connections),
+            Some(total) => self.share_of(total, state.now).await?.min(self.settings.connections),
         };
         #[expect(
             clippy::cast_possible_truncation,
@@ -278,12 +312,13 @@ impl Gate {
         Ok(slowed.min(ramp))
     }
 
-    async fn share_of(&self, total: usize) -> Result<usize, StoreError> {
+    async fn share_of(&self, total: usize, now: DateTime<Utc>) -> Result<usize, StoreError> {
         let live = self.store.live_replicas(SILENCE).await?;
-        let Some(place) = live.iter().position(|replica| replica.id == self.settings.replica) else {
-            return Ok(0);
-        };
-        Ok(total / live.len() + usize::from(place < total % live.len()))
+        let place = live.iter().position(|replica| replica.id == self.settings.replica);
+        Ok(place.map_or(0, |place| {
+            let new = live.len() > 1 && now - live[place].started_at < NEWCOMER;
+            if new { 0 } else { total / live.len() + usize::from(place < total % live.len()) }
+        }))
     }
 
     fn local(&self) -> std::sync::MutexGuard<'_, Local> {

@@ -78,9 +78,11 @@ pub struct Deliver {
 const LOOK_AHEAD_PER_CONNECTION: usize = 4;
 /// Messages that each connection must have taken before more are leased: a lease is a commit, and has
 /// to be worth one.
-const LEASE_PER_CONNECTION: u32 = 2;
+const LEASE_PER_CONNECTION: usize = 2;
 /// The longest time between two signs of life of a loop that is well, waits for the relay aside.
 const LONGEST_STEP: Duration = Duration::from_mins(5);
+/// How long the leaser waits for a free place before it looks at the relay's state again.
+const LOOK_UP: Duration = Duration::from_secs(1);
 /// Expired leases that one sweep settles at most.
 const SWEEP_BATCH: u32 = 500;
 /// The wait after the guard or the source could not be asked.
@@ -109,17 +111,40 @@ pub async fn run(
             hard.run_until_cancelled(deliver.serve(place, &queue, &soft)).await;
         });
     }
-    tokio::join!(lease_loop(&deliver, feed, &leasing, &soft), sweep_loop(&deliver, &sweeping, &soft));
+    let leaser = async {
+        lease_loop(&deliver, feed, &leasing, &soft).await;
+        // Every connection may be waiting for the relay, and none free to give back what nobody began.
+        while let Some(message) = next_of(&queue).await {
+            deliver.give_back_untried(&message).await;
+        }
+    };
+    tokio::join!(leaser, sweep_loop(&deliver, &sweeping, &soft));
     while connections.join_next().await.is_some() {}
+}
+
+/// The queue's next message; `None` once it is empty and the leaser has ended.
+async fn next_of(queue: &Mutex<mpsc::Receiver<Leased>>) -> Option<Leased> {
+    queue.lock().await.recv().await
 }
 
 async fn lease_loop(deliver: &Deliver, feed: mpsc::Sender<Leased>, pulse: &Pulse, stop: &CancellationToken) {
     let mut failures = 0;
-    let worthwhile = deliver.connections * LEASE_PER_CONNECTION as usize;
     while !stop.is_cancelled() {
         // Waiting for free places, and not leasing beyond them.
-        let Some(Ok(places)) = stop.run_until_cancelled(feed.reserve_many(worthwhile)).await else { return };
-        drop(places);
+        let worthwhile = deliver.usable_connections() * LEASE_PER_CONNECTION;
+        let places = (deliver.resting_places() + worthwhile).clamp(1, feed.max_capacity());
+        let waiting = tokio::time::timeout(LOOK_UP, feed.reserve_many(places));
+        match stop.run_until_cancelled(waiting).await {
+            None | Some(Ok(Err(_))) => return,
+            Some(Ok(Ok(places))) => drop(places),
+            // Every connection may wait for a slow relay for long, and the state change meanwhile.
+            Some(Err(_)) => {
+                if let Err(error) = deliver.gate.refresh().await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the relay's state is unknown");
+                }
+                continue;
+            }
+        }
         let wait = match deliver.lease(feed.capacity()).await {
             Ok(leased) => {
                 failures = 0;
@@ -130,7 +155,7 @@ async fn lease_loop(deliver: &Deliver, feed: mpsc::Sender<Leased>, pulse: &Pulse
                         return;
                     }
                 }
-                if empty { deliver.poll } else { Duration::ZERO }
+                if empty { deliver.idle_wait() } else { Duration::ZERO }
             }
             Err(error) => {
                 failures += 1;
@@ -171,14 +196,19 @@ impl Deliver {
     /// Leases up to `places` messages, as many as the relay's state allows, and keeps only those whose
     /// recipients still are admins.
     pub async fn lease(&self, places: usize) -> Result<Vec<Leased>, StoreError> {
-        let allowed = self.gate.allow(u32::try_from(places).unwrap_or(u32::MAX)).await?;
+        self.gate.refresh().await?;
+        let wanted = places.saturating_sub(self.resting_places());
+        let allowed = self.gate.allow(u32::try_from(wanted).unwrap_or(u32::MAX)).await?;
         if allowed == 0 {
             return Ok(Vec::new());
         }
-        let batch = self.store.lease_messages(allowed, self.terms).await?;
-        if batch.messages.is_empty() {
-            self.gate.nothing_leased();
-        }
+        let batch = match self.store.lease_messages(allowed, self.terms).await {
+            Ok(batch) => batch,
+            Err(error) => {
+                self.gate.leased(allowed, 0).await;
+                return Err(error);
+            }
+        };
         for (fence, error) in batch.broken {
             tracing::error!(
                 error = &error as &dyn std::error::Error,
@@ -192,7 +222,24 @@ impl Deliver {
         if !batch.messages.is_empty() {
             faults::point(Point::AfterLease);
         }
-        Ok(self.still_members(batch.messages).await)
+        let members = self.still_members(batch.messages).await;
+        self.gate.leased(allowed, members.len()).await;
+        Ok(members)
+    }
+
+    /// Connections that the relay's state lets be used now.
+    fn usable_connections(&self) -> usize {
+        self.connections.min(*self.gate.limit().borrow())
+    }
+
+    /// The places of the queue that are for connections which must rest now.
+    fn resting_places(&self) -> usize {
+        (self.connections - self.usable_connections()) * (1 + LOOK_AHEAD_PER_CONNECTION)
+    }
+
+    /// The wait when nothing could be leased: the pace's bucket holds one second's worth.
+    fn idle_wait(&self) -> Duration {
+        if self.gate.is_paced() { self.poll.min(Duration::from_secs(1)) } else { self.poll }
     }
 
     /// Settles what a lost replica has left behind, and sends uncertain messages again if that is wanted.
@@ -257,13 +304,12 @@ impl Deliver {
                 continue;
             }
             let next = tokio::select! {
-                next = async { queue.lock().await.recv().await } => next,
+                next = next_of(queue) => next,
                 _ = limit.changed() => continue,
             };
             let Some(message) = next else { break };
-            if soft.is_cancelled() || !self.gate.may_try() {
-                let disposition = Disposition::Retry { after: TimeDelta::zero(), charge: false };
-                self.finish(&message, disposition, "lease", "given back untried").await;
+            if soft.is_cancelled() || !self.gate.may_try(message.id) {
+                self.give_back_untried(&message).await;
                 continue;
             }
             self.deliver_one(&mut connection, message).await;
@@ -271,6 +317,11 @@ impl Deliver {
         if let Some(open) = connection {
             open.quit().await;
         }
+    }
+
+    async fn give_back_untried(&self, message: &Leased) {
+        let disposition = Disposition::Retry { after: TimeDelta::zero(), charge: false };
+        self.finish(message, disposition, "lease", "given back untried").await;
     }
 
     /// One message: attempt, decide, record.
@@ -289,6 +340,7 @@ impl Deliver {
             }
             Attempt::NotOurs => {
                 tracing::info!(message.id = %message.id, "a message was not ours to send any more");
+                self.gate.report(RelayEffect::None, message.id, "").await;
                 return;
             }
             Attempt::Duplicate => {

@@ -122,6 +122,7 @@ const PROBE: &str = "
       AND ((state = 'open' AND open_until <= {now}) OR (state = 'half_open' AND probe_until <= {now}))
     RETURNING state";
 
+/// Only a probe closes an open breaker: what was under way when it opened proves too little.
 const HEALTHY: &str = "
     UPDATE digestd.relays
     SET closed_at = CASE WHEN state = 'closed' THEN closed_at ELSE {now} END,
@@ -133,7 +134,7 @@ const HEALTHY: &str = "
         open_until = NULL,
         probe_owner = NULL,
         probe_until = NULL
-    WHERE name = $2 AND (state <> 'closed' OR failures > 0 OR openings > 0)
+    WHERE name = $2 AND ((state = 'closed' AND failures > 0) OR (state <> 'closed' AND $3))
     RETURNING state";
 
 /// Half the rate at once, but once per a few seconds: all connections hear the same complaint.
@@ -157,12 +158,13 @@ const PAUSE: &str = "
     SET paused = $2
     WHERE name = $1";
 
-/// Fills the bucket for the time passed, up to one second's worth.
+/// Fills the bucket for the time passed, up to one second's worth, and at least one message's: a pace
+/// below one a second would never fill a whole one otherwise.
 const FILL: &str = "
     UPDATE digestd.relays
     SET bucket = CASE
-            WHEN bucket_at IS NULL THEN $3
-            WHEN bucket + $3 * {span}{now} - bucket_at{end} / 1000.0 > $3 THEN $3
+            WHEN bucket_at IS NULL THEN $5
+            WHEN bucket + $3 * {span}{now} - bucket_at{end} / 1000.0 > $5 THEN $5
             ELSE bucket + $3 * {span}{now} - bucket_at{end} / 1000.0
         END,
         bucket_at = {now},
@@ -177,6 +179,12 @@ const FILL: &str = "
 const TAKE: &str = "
     UPDATE digestd.relays
     SET bucket = bucket - $2, day_used = day_used + $2
+    WHERE name = $1";
+
+/// What was taken and not needed. The next filling cuts the bucket at its brim again.
+const RETURN: &str = "
+    UPDATE digestd.relays
+    SET bucket = bucket + $2, day_used = day_used - $2
     WHERE name = $1";
 
 type RelayRow =
@@ -271,10 +279,15 @@ impl Store {
         Ok(state.is_some())
     }
 
-    /// Closes the breaker and forgets failures. True: it was open, or failures were counted.
-    pub async fn relay_healthy(&self, name: &str) -> Result<bool, StoreError> {
+    /// Forgets failures; after a `probe` closes the breaker, too. True: something was changed.
+    pub async fn relay_healthy(&self, name: &str, probe: bool) -> Result<bool, StoreError> {
         let state: Option<String> = run!(self, write, db => {
-            sqlx::query_scalar(self.sql(HEALTHY)).bind(self.given()).bind(name).fetch_optional(db).await
+            sqlx::query_scalar(self.sql(HEALTHY))
+                .bind(self.given())
+                .bind(name)
+                .bind(probe)
+                .fetch_optional(db)
+                .await
         })
         .map_err(StoreError::doing("closing the relay's breaker"))?;
         Ok(state.is_some())
@@ -324,6 +337,7 @@ impl Store {
                     .bind(&name)
                     .bind(per_second)
                     .bind(DAY.num_milliseconds())
+                    .bind(per_second.max(1.0))
                     .fetch_optional(&mut *tx)
                     .await?;
                 let (bucket, used) = filled.unwrap_or_default();
@@ -338,6 +352,14 @@ impl Store {
         .await
         .map_err(StoreError::doing("taking pace"))?;
         Ok(granted)
+    }
+
+    /// Puts pace back that was taken for messages that were not there.
+    pub async fn return_pace(&self, name: &str, unused: u32) -> Result<(), StoreError> {
+        run!(self, write, db => {
+            sqlx::query(self.sql(RETURN)).bind(name).bind(i64::from(unused)).execute(db).await.map(drop)
+        })
+        .map_err(StoreError::doing("returning pace"))
     }
 }
 
