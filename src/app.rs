@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::cleanup;
@@ -63,6 +64,8 @@ const GIVE_UP: TimeDelta = TimeDelta::days(1);
 const RETRY_DELAY: TimeDelta = TimeDelta::minutes(1);
 /// How long the gathering of one batch may take.
 const GATHER_TIMEOUT: Duration = Duration::from_mins(2);
+/// How long the connections to the database may take to close at the end.
+const CLOSE: Duration = Duration::from_secs(2);
 /// Between two tries to reach the database at the start, at first and at most.
 const START_RETRY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(5));
 
@@ -145,12 +148,18 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
         connections: config.relay.connections,
     };
     let pulse = progress.watch("heartbeat", heartbeat::EVERY * 8);
-    tracker.spawn(heartbeat::run(store.clone(), beat, metrics, pulse, shutdown.soft.clone()));
+    // The others take over its connections at its goodbye, so it says it when the last is closed.
+    let delivered = CancellationToken::new();
+    tracker.spawn(heartbeat::run(store.clone(), beat, metrics, pulse, delivered.clone()));
     let rhythm = tick_rhythm(config, replica);
     tracker.spawn(tick::run(tick, rhythm, progress.clone(), shutdown.soft.clone()));
     let election = Election::new(store.clone(), replica);
     tracker.spawn(cleanup::run(cleanup, election, progress.clone(), shutdown.soft.clone()));
-    tracker.spawn(deliver::run(deliver, progress, shutdown.soft.clone(), shutdown.hard.clone()));
+    let (soft, hard) = (shutdown.soft.clone(), shutdown.hard.clone());
+    tracker.spawn(async move {
+        let _goodbye = delivered.drop_guard();
+        deliver::run(deliver, progress, soft, hard).await;
+    });
     tracker.spawn(async move {
         // A panic in the journal has been logged by then; its markers become uncertain.
         let _ = journal.await;
@@ -163,7 +172,8 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     });
     shutdown.soft.cancelled().await;
     let ended = lifecycle::finish(&tracker, shutdown).await;
-    store.close().await;
+    // A database that does not answer must not hold the process up.
+    let _ = tokio::time::timeout(CLOSE, store.close()).await;
     tracing::info!(complete = ended, "digestd has stopped");
     Ok(ended)
 }

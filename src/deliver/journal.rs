@@ -11,13 +11,20 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::ids::ReplicaId;
 use crate::domain::message::{Disposition, Fence, Finished};
-use crate::store::Store;
 use crate::store::outbox::Marked;
+use crate::store::{Store, StoreError};
 
 /// Entries committed together at most.
 const BATCH: usize = 256;
 /// Entries that may wait; beyond it the connections wait.
 const WAITING: usize = 1024;
+/// How long a write may take. A connection that is stalled would hold up every hand-over otherwise;
+/// what it did after all is harmless, because each write names token and state.
+const WRITE_LIMIT: Duration = Duration::from_secs(20);
+/// How long results are tried again once the process is to end. It ends earlier at its own deadline.
+const FAREWELL: Duration = Duration::from_mins(1);
+/// Between two tries then.
+const FAREWELL_RETRY: Duration = Duration::from_millis(500);
 /// The longest wait between two tries to record results.
 const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 
@@ -113,19 +120,22 @@ impl Writer {
                 Err(_) => return true,
                 // Marks cannot wait for the database; their connections would time out.
                 Ok(got) if got > 0 => self.refuse_marks(entries),
-                Ok(_) => {
-                    tokio::time::sleep(wait).await;
-                    return !waiting.is_closed() || self.last_try().await;
-                }
+                Ok(_) => return self.farewell().await,
             }
         }
     }
 
-    async fn last_try(&mut self) -> bool {
-        if self.store.record_results(&self.unrecorded, self.replica).await.is_err() {
-            self.unrecorded.drain(..).for_each(|finished| log_lost(&finished));
+    /// No entries will come any more: tries until the results are written, or it has taken too long.
+    async fn farewell(&mut self) -> bool {
+        let give_up_at = Instant::now() + FAREWELL;
+        while Instant::now() < give_up_at {
+            let written = self.store.record_results(&self.unrecorded, self.replica);
+            if matches!(tokio::time::timeout(WRITE_LIMIT, written).await, Ok(Ok(_))) {
+                return false;
+            }
+            tokio::time::sleep(FAREWELL_RETRY).await;
         }
-        self.unrecorded.clear();
+        self.unrecorded.drain(..).for_each(|finished| log_lost(&finished));
         false
     }
 
@@ -151,7 +161,9 @@ impl Writer {
             }
         }
         let fences: Vec<Fence> = marks.iter().map(|(fence, _)| *fence).collect();
-        match self.store.record_and_mark(&self.unrecorded, &fences, self.replica, self.hand_over).await {
+        let written = self.store.record_and_mark(&self.unrecorded, &fences, self.replica, self.hand_over);
+        let written = tokio::time::timeout(WRITE_LIMIT, written).await;
+        match written.unwrap_or_else(|_| Err(StoreError::late("recording results and setting markers"))) {
             Ok(marked) => {
                 self.unrecorded.clear();
                 self.failures = 0;

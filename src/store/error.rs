@@ -73,6 +73,11 @@ impl StoreError {
         move |source| Self::Database { doing, source }
     }
 
+    /// The database did not answer in time.
+    pub(crate) fn late(doing: &'static str) -> Self {
+        Self::Database { doing, source: sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()) }
+    }
+
     /// Names the column that holds an unknown value.
     pub(crate) fn inconsistent(
         table: &'static str,
