@@ -107,7 +107,9 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
         .application_name("digestd")
         .disable_statement_logging();
     if options.pgbouncer {
-        connect = connect.statement_cache_capacity(0);
+        // What a pooler cannot carry from one server connection to the next: named statements, and
+        // start-up parameters that it does not know.
+        connect = connect.statement_cache_capacity(0).extra_float_digits(None);
     }
     let pool = PgPoolOptions::new()
         .max_connections(options.pool)
@@ -116,6 +118,7 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
     Ok(Store::Postgres(Postgres {
         pool,
         schema: options.schema.as_str().into(),
+        pooler: options.pgbouncer,
         clock: options.clock.clone(),
     }))
 }

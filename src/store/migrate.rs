@@ -96,19 +96,17 @@ impl Store {
     /// The newest version applied; 0 where there is no schema yet.
     pub async fn schema_version(&self) -> Result<i64, StoreError> {
         let doing = "reading the schema's version";
-        let exists: bool = match self {
-            Self::Postgres(inner) => sqlx::query_scalar("SELECT to_regclass($1) IS NOT NULL")
-                .bind(format!("\"{}\".migrations", inner.schema))
-                .fetch_one(&inner.pool)
-                .await
-                .map_err(StoreError::doing(doing))?,
-            Self::Sqlite(inner) => {
-                sqlx::query_scalar("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = 'migrations')")
-                    .fetch_one(&inner.write)
-                    .await
-                    .map_err(StoreError::doing(doing))?
+        let (question, name) = match self {
+            Self::Postgres(inner) => {
+                ("SELECT to_regclass($1) IS NOT NULL", format!("\"{}\".migrations", inner.schema))
+            }
+            Self::Sqlite(_) => {
+                ("SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = $1)", "migrations".to_owned())
             }
         };
+        let exists: bool =
+            super::run!(self, write, db => sqlx::query_scalar(question).bind(name.as_str()).fetch_one(db).await)
+                .map_err(StoreError::doing(doing))?;
         if !exists {
             return Ok(0);
         }

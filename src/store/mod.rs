@@ -66,6 +66,8 @@ pub enum Store {
 pub struct Postgres {
     pool: PgPool,
     schema: Arc<str>,
+    /// Whether a pooler in transaction mode stands between.
+    pooler: bool,
     clock: Clock,
 }
 
@@ -81,6 +83,18 @@ pub struct Sqlite {
 macro_rules! run {
     ($store:expr, $side:ident, $db:ident => $body:expr) => {
         match $store {
+            // A statement is prepared and executed in two steps. Only a transaction makes a pooler take
+            // both to the same server connection.
+            $crate::store::Store::Postgres(inner) if inner.pooler => {
+                async {
+                    let mut tx = inner.pool.begin().await?;
+                    let $db = &mut *tx;
+                    let value = $body?;
+                    tx.commit().await?;
+                    Ok::<_, sqlx::Error>(value)
+                }
+                .await
+            }
             $crate::store::Store::Postgres(inner) => {
                 let $db = &inner.pool;
                 $body

@@ -226,13 +226,14 @@ impl Store {
     pub async fn unsubscribe_key(&self) -> Result<SecretString, StoreError> {
         // Two random UUIDs hold 244 random bits.
         let fresh = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let key: Option<String> = run!(self, write, db => {
-            match sqlx::query(self.sql(MAKE_KEY)).bind(&fresh).execute(db).await {
-                Ok(_) => sqlx::query_scalar(self.sql(KEY)).fetch_one(db).await,
-                Err(error) => Err(error),
-            }
+        let doing = "reading the key of unsubscribe links";
+        run!(self, write, db => {
+            sqlx::query(self.sql(MAKE_KEY)).bind(&fresh).execute(db).await.map(drop)
         })
-        .map_err(StoreError::doing("reading the key of unsubscribe links"))?;
+        .map_err(StoreError::doing(doing))?;
+        let key: Option<String> =
+            run!(self, write, db => sqlx::query_scalar(self.sql(KEY)).fetch_one(db).await)
+                .map_err(StoreError::doing(doing))?;
         key.map(SecretString::from)
             .ok_or_else(|| StoreError::inconsistent("installation", "unsubscribe_key", 1))
     }
