@@ -2,9 +2,11 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::EnvFilter;
+use tracing::{Level, Metadata};
+use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer as _};
 
 use crate::config::LogFormat;
 
@@ -22,12 +24,21 @@ pub fn init(format: LogFormat, filter: &str) {
     // On a terminal the layer decides about colour by itself and respects NO_COLOR.
     let lines = if std::io::stderr().is_terminal() { lines } else { lines.with_ansi(false) };
     let set = match format {
-        LogFormat::Text => registry.with(lines).try_init(),
-        LogFormat::Json => registry.with(lines.json().flatten_event(true)).try_init(),
+        LogFormat::Text => registry.with(lines.with_filter(filter_fn(may_speak))).try_init(),
+        LogFormat::Json => {
+            registry.with(lines.json().flatten_event(true).with_filter(filter_fn(may_speak))).try_init()
+        }
     };
     if let (Ok(()), Some(error)) = (set, refused) {
         tracing::warn!(%error, "the log filter cannot be parsed; the level is info");
     }
+}
+
+/// Below *info* only our own modules may speak, whatever the filter says. Libraries print what passes
+/// through them: paths with unsubscribe tokens, statements, bytes of a handshake.
+fn may_speak(metadata: &Metadata<'_>) -> bool {
+    let ours = metadata.target() == "digestd" || metadata.target().starts_with("digestd::");
+    ours || *metadata.level() <= Level::INFO
 }
 
 #[cfg(test)]
