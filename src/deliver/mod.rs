@@ -78,7 +78,7 @@ pub struct Deliver {
 const LOOK_AHEAD_PER_CONNECTION: usize = 4;
 /// Messages that each connection must have taken before more are leased: a lease is a commit, and has
 /// to be worth one.
-const LEASE_PER_CONNECTION: usize = 2;
+const LEASE_PER_CONNECTION: u32 = 2;
 /// The longest time between two signs of life of a loop that is well, waits for the relay aside.
 const LONGEST_STEP: Duration = Duration::from_mins(5);
 /// How long the leaser waits for a free place before it looks at the relay's state again.
@@ -100,7 +100,7 @@ pub async fn run(
     let patience = deliver.transport.hand_over_limit() * LEASE_PER_CONNECTION + LONGEST_STEP;
     let leasing = progress.watch("lease", patience);
     let sweeping = progress.watch("sweep", LONGEST_STEP);
-    let (feed, queue) = mpsc::channel(deliver.connections * (1 + LOOK_AHEAD_PER_CONNECTION));
+    let (feed, queue) = mpsc::channel(deliver.places());
     let queue = Arc::new(Mutex::new(queue));
     let mut connections = tokio::task::JoinSet::new();
     for place in 0..deliver.connections {
@@ -131,7 +131,7 @@ async fn lease_loop(deliver: &Deliver, feed: mpsc::Sender<Leased>, pulse: &Pulse
     let mut failures = 0;
     while !stop.is_cancelled() {
         // Waiting for free places, and not leasing beyond them.
-        let worthwhile = deliver.usable_connections() * LEASE_PER_CONNECTION;
+        let worthwhile = deliver.usable_connections() * LEASE_PER_CONNECTION as usize;
         let places = (deliver.resting_places() + worthwhile).clamp(1, feed.max_capacity());
         let waiting = tokio::time::timeout(LOOK_UP, feed.reserve_many(places));
         match stop.run_until_cancelled(waiting).await {
@@ -225,6 +225,11 @@ impl Deliver {
         let members = self.still_members(batch.messages).await;
         self.gate.leased(allowed, members.len()).await;
         Ok(members)
+    }
+
+    /// How many messages this replica holds at most, those under way aside.
+    pub fn places(&self) -> usize {
+        self.connections * (1 + LOOK_AHEAD_PER_CONNECTION)
     }
 
     /// Connections that the relay's state lets be used now.

@@ -206,7 +206,7 @@ impl Store {
         let batch = take_apart(batch);
         match self {
             Store::Postgres(inner) => {
-                let mut tx = inner.pool.begin().await?;
+                let mut tx = inner.begin().await?;
                 let (enqueued, bodies) = enqueue_rows!(self, &mut tx, &batch, max_age);
                 let (ids, bytes): (Vec<i64>, Vec<&[u8]>) = bodies.into_iter().unzip();
                 sqlx::query(self.sql(INSERT_BODIES_POSTGRES)).bind(ids).bind(bytes).execute(&mut *tx).await?;

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 use sqlx::types::Json;
-use sqlx::{Postgres, Sqlite, Transaction};
+use sqlx::{Sqlite, Transaction};
 
+use super::pooler::PgTx;
 use super::{Store, StoreError, uncancelled};
 
 /// A table of the built-in directory.
@@ -46,7 +47,7 @@ pub struct Import {
 
 #[derive(Debug)]
 enum Either {
-    Postgres(Transaction<'static, Postgres>),
+    Postgres(PgTx),
     Sqlite(Transaction<'static, Sqlite>),
 }
 
@@ -224,7 +225,7 @@ impl Store {
         let store = self.clone();
         let transaction = uncancelled(async move {
             Ok(match &store {
-                Store::Postgres(inner) => Either::Postgres(inner.pool.begin().await?),
+                Store::Postgres(inner) => Either::Postgres(inner.begin().await?),
                 Store::Sqlite(inner) => Either::Sqlite(inner.write.begin_with("BEGIN IMMEDIATE").await?),
             })
         })

@@ -136,7 +136,7 @@ fn refuse_newer(found: i64) -> Result<(), StoreError> {
 /// outlive it, whatever pooler stands between.
 async fn migrate_postgres(postgres: &Postgres, limit: Duration) -> Result<MigrateReport, StoreError> {
     let doing = StoreError::doing;
-    let mut tx = postgres.pool.begin().await.map_err(doing("starting a migration"))?;
+    let mut tx = postgres.begin().await.map_err(doing("starting a migration"))?;
     take_advisory_lock(&mut tx, limit).await?;
     let schema = &postgres.schema;
     let prepare = format!(
@@ -184,7 +184,7 @@ async fn migrate_postgres(postgres: &Postgres, limit: Duration) -> Result<Migrat
 const NEWEST: &str = "SELECT COALESCE(MAX(version), 0) FROM digestd.migrations";
 const REMEMBER: &str = "INSERT INTO digestd.migrations (version, name) VALUES ($1, $2)";
 
-async fn take_advisory_lock(tx: &mut sqlx::PgTransaction<'_>, limit: Duration) -> Result<(), StoreError> {
+async fn take_advisory_lock(tx: &mut super::pooler::PgTx, limit: Duration) -> Result<(), StoreError> {
     const HOLDER: &str = "
         SELECT string_agg(pid::text, ', ')
         FROM pg_locks

@@ -28,6 +28,7 @@ pub mod manual;
 pub mod migrate;
 pub mod opt_outs;
 pub mod outbox;
+mod pooler;
 pub mod queue;
 pub mod relays;
 pub mod repair;
@@ -83,16 +84,16 @@ pub struct Sqlite {
 macro_rules! run {
     ($store:expr, $side:ident, $db:ident => $body:expr) => {
         match $store {
-            // A statement is prepared and executed in two steps. Only a transaction makes a pooler take
-            // both to the same server connection.
+            // See the module `pooler`.
             $crate::store::Store::Postgres(inner) if inner.pooler => {
-                async {
-                    let mut tx = inner.pool.begin().await?;
+                // Boxed, so that the rare case does not make every caller's future large.
+                Box::pin(async {
+                    let mut tx = inner.begin().await?;
                     let $db = &mut *tx;
                     let value = $body?;
                     tx.commit().await?;
                     Ok::<_, sqlx::Error>(value)
-                }
+                })
                 .await
             }
             $crate::store::Store::Postgres(inner) => {
@@ -113,7 +114,7 @@ macro_rules! transact {
     ($store:expr, $tx:ident => $body:block) => {
         match $store {
             $crate::store::Store::Postgres(inner) => {
-                let mut $tx = inner.pool.begin().await?;
+                let mut $tx = inner.begin().await?;
                 $crate::store::transact!(@finish $tx, $body)
             }
             $crate::store::Store::Sqlite(inner) => {
