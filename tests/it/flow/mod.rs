@@ -1,9 +1,17 @@
 //! The whole job, by real processes of the real binary.
 
 mod addresses;
+mod chaos;
 mod clocks;
 mod crashes;
+mod database_away;
 mod demo;
+mod freeze;
+mod hygiene;
+mod outage;
+mod pooler;
+mod relay;
 mod replicas;
 mod restore;
+mod shutdown;
 mod start;

@@ -148,6 +148,12 @@ both_databases! {
     }
 }
 
+/// Rows of the outbox that were read so far, by whatever way.
+const READ: &str = "
+    SELECT COALESCE(SUM(seq_tup_read + idx_tup_fetch), 0)
+    FROM pg_stat_user_tables
+    WHERE schemaname = 'digestd' AND relname = 'outbox'";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn half_a_million_future_messages_are_not_read_by_a_lease() {
     let database = TestDatabase::postgres().await;
@@ -161,10 +167,6 @@ async fn half_a_million_future_messages_are_not_read_by_a_lease() {
          ANALYZE digestd.outbox;"
     ))
     .await;
-    const READ: &str = "
-        SELECT COALESCE(SUM(seq_tup_read + idx_tup_fetch), 0)
-        FROM pg_stat_user_tables
-        WHERE schemaname = 'digestd' AND relname = 'outbox'";
     store.close().await;
     let store = open(&database, Clock::manual(monday()));
     let before = number(&database, READ).await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::backend::{Kind, TestDatabase};
-use super::process::{Launch, Process};
+use super::process::{Launch, Process, Signal};
 use super::smtp_server::{Script, SmtpServer};
 
 /// A relay that offers what most relays offer.
@@ -63,10 +63,28 @@ poll = "100ms"
 
 /// Starts a replica; `fault` names the point at which it dies.
 pub fn replica(database: &TestDatabase, relay: &SmtpServer, name: &str, fault: Option<&str>) -> Process {
+    let changes: Vec<_> = fault.map(|point| ("DIGESTD_FAULT", point)).into_iter().collect();
+    replica_with(database, relay, name, &changes)
+}
+
+/// Starts a replica with some variables of its environment set, such as `DIGESTD__RELAY__CONNECTIONS`.
+pub fn replica_with(
+    database: &TestDatabase,
+    relay: &SmtpServer,
+    name: &str,
+    changes: &[(&str, &str)],
+) -> Process {
     let launch = Launch::new(database.folder(), name, &["run"]).config(&config(database, relay));
-    match fault {
-        Some(point) => launch.env("DIGESTD_FAULT", point).start(),
-        None => launch.start(),
+    changes.iter().fold(launch, |launch, (name, value)| launch.env(name, value)).start()
+}
+
+/// Ends replicas politely; each must have ended well.
+pub async fn stop(replicas: &mut [Process]) {
+    for replica in replicas.iter() {
+        replica.signal(Signal::Terminate);
+    }
+    for replica in replicas.iter_mut() {
+        assert!(replica.exit(PATIENCE).await.success(), "{}", replica.log());
     }
 }
 

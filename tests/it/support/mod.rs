@@ -9,6 +9,7 @@ pub mod engine;
 pub mod fixtures;
 pub mod fleet;
 pub mod process;
+pub mod proxy;
 pub mod redis;
 pub mod replica;
 pub mod smtp_server;
@@ -37,6 +38,28 @@ pub async fn eventually<T>(what: &str, within: Duration, mut look: impl AsyncFnM
 /// The size of a test: `short` as a rule, `long` under `scripts/test-long`, which sets `DIGESTD_LONG=1`.
 pub fn scale(short: usize, long: usize) -> usize {
     if variable("DIGESTD_LONG").is_some_and(|value| value == "1") { long } else { short }
+}
+
+/// The seed of a test's chance: `DIGESTD_SEED`, or a new one. Printed, so that a failure can be run again.
+pub fn seed() -> u64 {
+    let given = variable("DIGESTD_SEED").map(|text| text.parse().expect("DIGESTD_SEED is a number"));
+    let seed = given.unwrap_or_else(|| uuid::Uuid::new_v4().as_u64_pair().0);
+    eprintln!("DIGESTD_SEED={seed}");
+    seed
+}
+
+/// Chance that can be repeated (`SplitMix64`).
+#[derive(Debug)]
+pub struct Chance(pub u64);
+
+impl Chance {
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
 }
 
 /// One variable of the environment; an empty one counts as absent.

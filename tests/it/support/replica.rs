@@ -91,7 +91,7 @@ impl Replica {
 
     /// Leases messages as the gate allows.
     pub async fn lease(&self) -> Vec<Leased> {
-        self.deliver.lease(LEASED).await.expect("a lease")
+        self.deliver.lease(self.deliver.places().max(LEASED)).await.expect("a lease")
     }
 
     /// Settles lost leases, then delivers whatever is due until nothing is.
@@ -107,7 +107,7 @@ impl Replica {
             }
             delivered = true;
             for message in leased {
-                if self.deliver.gate.may_try() {
+                if self.deliver.gate.may_try(message.id) {
                     self.deliver.deliver_one(&mut self.connection, message).await;
                 }
             }

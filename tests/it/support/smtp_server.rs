@@ -127,6 +127,8 @@ pub struct Script {
     flaw: Flaw,
     client_certificate: bool,
     login: Option<(String, String)>,
+    /// After so many messages a connection's next MAIL is answered 421.
+    per_connection: Option<usize>,
 }
 
 impl Script {
@@ -171,6 +173,12 @@ impl Script {
         self
     }
 
+    /// Takes so many messages on one connection, then says 421 to MAIL and closes.
+    pub fn per_connection(mut self, messages: usize) -> Self {
+        self.per_connection = Some(messages);
+        self
+    }
+
     /// Does this every time.
     pub fn always(self, at: At, acts: impl Into<Vec<Act>>) -> Self {
         self.rule(at, acts, None, None)
@@ -212,6 +220,7 @@ struct Seen {
     chunks: Vec<Vec<u8>>,
     connections: usize,
     open: usize,
+    most_open: usize,
 }
 
 struct Shared {
@@ -305,6 +314,11 @@ impl SmtpServer {
         self.shared.seen.lock().unwrap().open
     }
 
+    /// How many connections were open at once, at most.
+    pub fn most_open(&self) -> usize {
+        self.shared.seen.lock().unwrap().most_open
+    }
+
     /// Waits until the fact holds, at most for the time given; panics after it.
     pub async fn wait(&self, limit: Duration, what: &str, fact: impl Fn(&Self) -> bool) {
         let waiting = async {
@@ -344,6 +358,7 @@ async fn listen(listener: TcpListener, shared: Arc<Shared>) {
             let mut seen = shared.seen.lock().unwrap();
             seen.connections += 1;
             seen.open += 1;
+            seen.most_open = seen.most_open.max(seen.open);
             seen.connections - 1
         };
         let shared = Arc::clone(&shared);
@@ -395,12 +410,14 @@ struct Peer {
     logged_in: bool,
     from: String,
     to: String,
+    taken: usize,
 }
 
 impl Peer {
     fn new(wire: Box<dyn Wire>, number: usize, shared: Arc<Shared>) -> Self {
         let (from, to) = (String::new(), String::new());
-        Self { wire, buffer: Vec::new(), number, shared, encrypted: false, logged_in: false, from, to }
+        let (buffer, taken) = (Vec::new(), 0);
+        Self { wire, buffer, number, shared, encrypted: false, logged_in: false, from, to, taken }
     }
 
     async fn serve(mut self) -> io::Result<()> {
@@ -505,6 +522,12 @@ impl Peer {
     }
 
     async fn mail(&mut self, line: &str) -> io::Result<Flow> {
+        let limit = self.shared.script.lock().unwrap().per_connection;
+        if limit.is_some_and(|limit| self.taken >= limit) {
+            return self
+                .play(&[Act::reply("421 4.7.0 too many messages on this connection"), Act::Close], "")
+                .await;
+        }
         let wants_login = self.shared.script.lock().unwrap().login.is_some();
         let normal = match (wants_login && !self.logged_in, self.from.is_empty()) {
             (true, _) => "530 5.7.0 log in first",
@@ -556,6 +579,7 @@ impl Peer {
             _ => false,
         };
         if acts.iter().any(takes) {
+            self.taken += 1;
             self.shared.seen.lock().unwrap().accepted.push(transaction);
         }
         self.to.clear();

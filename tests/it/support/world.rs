@@ -31,8 +31,14 @@ impl World {
     /// Fills a migrated database: org `n` has `1 + n % 4` opted-in admins and an opted-out one, and each
     /// org's weekday and time are those of this very minute in its zone.
     pub async fn fill(database: &TestDatabase, orgs: usize) -> Self {
+        let mut world = Self { orgs: 0, expected: BTreeSet::new() };
+        world.grow(database, orgs).await;
+        world
+    }
+
+    /// Adds orgs that become due in the minute that now is.
+    pub async fn grow(&mut self, database: &TestDatabase, orgs: usize) {
         let mut script = String::new();
-        let mut expected = BTreeSet::new();
         let table = |name: &str| match database.kind {
             Kind::Postgres => format!("digestd.{name}"),
             Kind::Sqlite => name.to_owned(),
@@ -43,7 +49,7 @@ impl World {
             Kind::Postgres => format!("'{}'", last_week.to_rfc3339()),
             Kind::Sqlite => last_week.timestamp_millis().to_string(),
         };
-        for n in 0..orgs {
+        for n in self.orgs..self.orgs + orgs {
             let zone = ZONES[n % ZONES.len()];
             let local = Zone::parse(zone).expect("a zone").local(now);
             let _ = writeln!(
@@ -62,7 +68,7 @@ impl World {
                     "INSERT INTO {} (id, org_id, email, name) VALUES ('{n}-{admin}', 'org-{n}', '{address}', 'A{admin}');",
                     table("admins")
                 );
-                expected.insert((format!("org-{n}"), address));
+                self.expected.insert((format!("org-{n}"), address));
             }
             let _ = writeln!(
                 script,
@@ -76,7 +82,7 @@ impl World {
             );
         }
         execute(database, script).await;
-        Self { orgs, expected }
+        self.orgs += orgs;
     }
 
     /// Waits until every org has a settled send and no message is under way.
@@ -170,6 +176,23 @@ pub async fn count(database: &TestDatabase, table: &str, condition: &str) -> i64
 pub async fn numbers(database: &TestDatabase, query: &str) -> Vec<(String, i64)> {
     let schema = if database.kind == Kind::Postgres { "digestd." } else { "" };
     rows(database, query.replace("{}", schema)).await
+}
+
+/// One number, by a query that names tables as `digestd.table`.
+pub async fn number(database: &TestDatabase, query: &str) -> i64 {
+    let query = match database.kind {
+        Kind::Postgres => query.to_owned(),
+        Kind::Sqlite => query.replace("digestd.", ""),
+    };
+    let found = rows(database, format!("SELECT 'it', CAST(({query}) AS BIGINT)")).await;
+    found.first().expect("one row").1
+}
+
+/// Whether nobody is inside a write of an SQLite file right now.
+pub async fn writable(database: &TestDatabase) -> bool {
+    let mut connection = SqliteConnection::connect(&database.url).await.expect("a connection");
+    let tried = "PRAGMA busy_timeout = 0; BEGIN IMMEDIATE; ROLLBACK;";
+    sqlx::raw_sql(tried).execute(&mut connection).await.is_ok()
 }
 
 /// Rows of a text and a number.

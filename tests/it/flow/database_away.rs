@@ -1,0 +1,112 @@
+//! PostgreSQL goes away in the middle of deliveries, in the ways that it can.
+
+use std::time::Duration;
+
+use crate::support::backend::TestDatabase;
+use crate::support::fleet::{PATIENCE, migrate, replica_with, stop};
+use crate::support::process::{Process, Signal};
+use crate::support::proxy::{Proxy, Weather};
+use crate::support::seed;
+use crate::support::smtp_server::{Act, At, Script, SmtpServer};
+use crate::support::world::World;
+
+const ORGS: usize = 60;
+
+/// The server of a URL, and the URL with another server.
+fn through(database: &TestDatabase, proxy: &Proxy) -> String {
+    database.url.replace(&server(database), &proxy.addr().to_string())
+}
+
+fn server(database: &TestDatabase) -> String {
+    let (_, rest) = database.url.split_once('@').expect("a login");
+    rest.split_once('/').expect("a path").0.to_owned()
+}
+
+struct Away {
+    database: TestDatabase,
+    world: World,
+    relay: SmtpServer,
+    proxy: Proxy,
+    replicas: Vec<Process>,
+}
+
+impl Away {
+    /// Two replicas behind a proxy, in the middle of their deliveries.
+    async fn begin() -> Self {
+        let database = TestDatabase::postgres().await;
+        migrate(&database).await;
+        let world = World::fill(&database, ORGS).await;
+        let slow = [Act::Delay(Duration::from_millis(20)), Act::Normal];
+        let relay = SmtpServer::start(Script::new().offer("PIPELINING").always(At::Dot, slow)).await;
+        let proxy = Proxy::start(&server(&database), seed()).await;
+        let url = through(&database, &proxy);
+        let replicas: Vec<_> = (0..2)
+            .map(|n| {
+                replica_with(&database, &relay, &format!("replica-{n}"), &[("DIGESTD__DATABASE__URL", &url)])
+            })
+            .collect();
+        relay.wait(PATIENCE, "deliveries", |relay| relay.accepted().len() >= 20).await;
+        Self { database, world, relay, proxy, replicas }
+    }
+
+    /// The database has come back: everything is delivered once, and nothing had to become uncertain.
+    async fn end(mut self) {
+        self.proxy.set(Weather::Pass);
+        for replica in &mut self.replicas {
+            assert!(replica.ended().is_none(), "a process ended:\n{}", replica.log());
+        }
+        let counts = self.world.settled(&self.database, PATIENCE).await;
+        assert_eq!(self.world.check(&counts, &self.relay), 0, "{counts:?}");
+        assert_eq!(self.relay.accepted().len(), self.world.expected.len());
+        stop(&mut self.replicas).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_cut_off_costs_nothing_but_time() {
+    let mut away = Away::begin().await;
+    away.proxy.set(Weather::Cut);
+    for replica in &mut away.replicas {
+        replica.logged("could not be", PATIENCE).await;
+    }
+    away.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_stands_still_for_a_while_costs_nothing_but_time() {
+    let away = Away::begin().await;
+    away.proxy.set(Weather::Stall);
+    // Under way when it stalled, answered by the relay since, and waiting to be recorded.
+    let before = away.relay.accepted().len();
+    let quiet = tokio::time::timeout(
+        Duration::from_secs(3),
+        away.relay.wait(PATIENCE, "more than was under way", |relay| relay.accepted().len() > before + 8),
+    );
+    assert!(quiet.await.is_err(), "no body leaves without a marker");
+    away.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_that_are_lost_repeat_nothing_and_lose_nothing() {
+    let away = Away::begin().await;
+    away.proxy.set(Weather::LoseAnswers(12));
+    let everything = away.world.expected.len();
+    let lost = async || away.proxy.lost() >= 25 || away.relay.accepted().len() >= everything;
+    crate::support::eventually("many lost answers", PATIENCE, async || lost().await.then_some(())).await;
+    assert!(away.proxy.lost() > 0);
+    away.end().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_whose_database_does_not_answer_still_stops_in_time() {
+    let mut away = Away::begin().await;
+    away.proxy.set(Weather::Stall);
+    for replica in &away.replicas {
+        replica.signal(Signal::Terminate);
+    }
+    for replica in &mut away.replicas {
+        replica.logged("finishing what was begun", PATIENCE).await;
+        replica.signal(Signal::Terminate);
+        assert_eq!(replica.exit(Duration::from_secs(20)).await.code(), Some(0), "{}", replica.log());
+    }
+}

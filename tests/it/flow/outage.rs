@@ -1,0 +1,213 @@
+//! A relay that is away or slow, step by step on a clock of the test's.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use chrono::TimeDelta;
+use digestd::deliver::Deliver;
+use digestd::deliver::gate::{Gate, GateSettings};
+use digestd::deliver::journal::Journal;
+use digestd::deliver::providers::Overrides;
+use digestd::domain::address::Address;
+use digestd::domain::ids::ReplicaId;
+use digestd::domain::retry::RetryPolicy;
+use digestd::guard::Guard;
+use digestd::mail::transport::{SmtpRelay, SmtpSettings, TlsMode, Transport};
+use digestd::metrics::Metrics;
+use digestd::store::Store;
+use digestd::store::enqueue::Enqueue;
+use digestd::store::relays::{Breaker, PaceLimits};
+
+use crate::support::backend::TestDatabase;
+use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, source, store, terms};
+use crate::support::smtp_server::{Act, At, Script, SmtpServer};
+use crate::support::world::{execute, number};
+
+const RELAY: &str = "relay";
+const CONNECTIONS: usize = 4;
+
+/// A store with `count` pending messages to admins of one org.
+async fn with_messages(database: &TestDatabase, count: usize) -> Store {
+    let store = store(database).await;
+    let table = |name: &str| {
+        if database.url.starts_with("sqlite") { name.to_owned() } else { format!("digestd.{name}") }
+    };
+    let mut script = format!(
+        "INSERT INTO {} (id, name, timezone) VALUES ('org-0000', 'Org', 'Europe/Berlin');",
+        table("orgs")
+    );
+    for n in 0..count {
+        let _ = write!(
+            script,
+            "INSERT INTO {} (id, org_id, email, name) VALUES ('admin-{n}@example.org', 'org-0000', 'admin-{n}@example.org', 'A');",
+            table("admins")
+        );
+    }
+    execute(database, script).await;
+    let claim = store
+        .claim(&due_orgs(1, monday()), claim_id(), terms(ReplicaId::random()))
+        .await
+        .expect("a claim")
+        .remove(0);
+    let drafts = (0..count).map(|n| draft(&claim, &format!("admin-{n}@example.org"))).collect();
+    store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
+    store
+}
+
+/// A replica's delivery, as it is right after its start: it knows nothing about the relay yet.
+fn deliver(store: &Store, port: u16) -> Deliver {
+    let replica = ReplicaId::random();
+    let settings = GateSettings {
+        relay: RELAY.to_owned(),
+        replica,
+        connections: CONNECTIONS,
+        connections_total: None,
+        pace: PaceLimits::default(),
+        probe_interval: Duration::from_mins(1),
+    };
+    let smtp = SmtpSettings::new("127.0.0.1", port, TlsMode::Plaintext);
+    let (journal, _) = Journal::start(store.clone(), replica, Duration::from_mins(15));
+    Deliver {
+        store: store.clone(),
+        source: source(store),
+        transport: Transport::Smtp(SmtpRelay::new(smtp).expect("settings")),
+        from: Address::parse("digest@example.org").expect("an address"),
+        guard: Guard::Off,
+        gate: Gate::new(store.clone(), settings),
+        journal,
+        terms: lease_terms(replica),
+        policy: RetryPolicy::default(),
+        suppression: None,
+        resend_uncertain: false,
+        overrides: Overrides::NONE,
+        connections: CONNECTIONS,
+        poll: Duration::from_secs(1),
+        metrics: Metrics::new(),
+    }
+}
+
+/// Leases and tries until nothing may be leased any more; how many were tried.
+async fn drain(deliver: &Deliver) -> usize {
+    let mut connection = None;
+    let mut tried = 0;
+    loop {
+        let leased = deliver.lease(deliver.places()).await.expect("leases");
+        if leased.is_empty() {
+            return tried;
+        }
+        for message in leased {
+            if deliver.gate.may_try(message.id) {
+                deliver.deliver_one(&mut connection, message).await;
+                tried += 1;
+            } else {
+                deliver.store.give_back(&[message.fence()], Duration::ZERO).await.expect("given back");
+            }
+        }
+    }
+}
+
+/// So many messages are in a state; the journal may still be writing.
+async fn becomes(database: &TestDatabase, state: &str, wanted: usize) {
+    let wanted = i64::try_from(wanted).expect("a count");
+    let query = format!("SELECT COUNT(*) FROM digestd.outbox WHERE state = '{state}'");
+    crate::support::eventually(&format!("{wanted} {state}"), Duration::from_secs(20), async || {
+        (number(database, &query).await == wanted).then_some(())
+    })
+    .await;
+}
+
+both_databases! {
+    /// A flat retry used up all attempts of every message in an outage of half an hour.
+    async fn an_hour_without_the_relay_costs_no_message_an_attempt(database: TestDatabase) {
+        const MESSAGES: usize = 1000;
+        let store = with_messages(&database, MESSAGES).await;
+        let relay = SmtpServer::start(Script::new().offer("PIPELINING")).await;
+        let (port, addr) = (relay.port(), relay.addr().to_string());
+        drop(relay);
+        let mut tried = 0;
+        for _ in 0..60 {
+            // A replica is started anew each minute, so that it believes nothing old.
+            tried += drain(&deliver(&store, port)).await;
+            store.clock().advance(TimeDelta::minutes(1));
+            store.sweep_messages(500).await.expect("a sweep");
+        }
+        becomes(&database, "pending", MESSAGES).await;
+        assert_eq!(number(&database, "SELECT SUM(attempts) FROM digestd.outbox").await, 0);
+        // Five failures open the breaker; after 1, 2, 3 … and at most 10 minutes one message is tried.
+        assert!((8..=20).contains(&tried), "{tried} tries in an hour");
+        assert_eq!(store.relay(RELAY).await.expect("a state").breaker, Breaker::Open);
+
+        let relay = SmtpServer::start_on(&addr, Script::new().offer("PIPELINING")).await;
+        store.clock().advance(TimeDelta::minutes(11));
+        let prober = deliver(&store, port);
+        let mut probe = prober.lease(prober.places()).await.expect("a lease");
+        assert_eq!(probe.len(), 1, "one message is the probe");
+        let probe = probe.remove(0);
+        assert!(prober.gate.may_try(probe.id));
+        prober.deliver_one(&mut None, probe).await;
+        // One connection, then two, then four.
+        for (after, allowed) in [(0, 1), (5, 2), (5, 4)] {
+            store.clock().advance(TimeDelta::seconds(after));
+            let started = deliver(&store, port);
+            started.gate.refresh().await.expect("a state");
+            assert_eq!(*started.gate.limit().borrow(), allowed, "connections");
+        }
+        drain(&deliver(&store, port)).await;
+        becomes(&database, "accepted", MESSAGES).await;
+        assert_eq!(relay.accepted().len(), MESSAGES);
+    }
+
+    /// A relay's complaint about speed was taken for a failure of the mail.
+    async fn a_relay_that_complains_of_speed_gets_fewer_connections_until_it_is_quiet(database: TestDatabase) {
+        let store = with_messages(&database, 20).await;
+        let throttled = [Act::reply("454 4.7.0 Throttling failure: maximum sending rate exceeded")];
+        let relay = SmtpServer::start(Script::new().offer("PIPELINING").times(3, At::Dot, throttled)).await;
+        drain(&deliver(&store, relay.port())).await;
+        becomes(&database, "accepted", 17).await;
+        assert_eq!(number(&database, "SELECT SUM(attempts) FROM digestd.outbox").await, 0);
+        let state = store.relay(RELAY).await.expect("a state");
+        assert!((state.rate_factor - 0.5).abs() < 0.01, "three complaints at once count once: {state:?}");
+        let mut limits = Vec::new();
+        for _ in 0..7 {
+            let started = deliver(&store, relay.port());
+            started.gate.refresh().await.expect("a state");
+            limits.push(*started.gate.limit().borrow());
+            store.clock().advance(TimeDelta::seconds(30));
+        }
+        assert_eq!((limits[0], limits[6]), (2, CONNECTIONS), "{limits:?}");
+        assert!(limits.is_sorted(), "{limits:?}");
+        drain(&deliver(&store, relay.port())).await;
+        becomes(&database, "accepted", 20).await;
+    }
+
+    async fn only_a_probe_closes_an_open_breaker(database: TestDatabase) {
+        let store = store(&database).await;
+        let spans = (Duration::from_mins(1), Duration::from_mins(10));
+        store.relay(RELAY).await.expect("a row");
+        assert!(store.relay_open(RELAY, "auth", spans, "").await.expect("opened"));
+        // What was under way when it opened may still be accepted.
+        assert!(!store.relay_healthy(RELAY, false).await.expect("no error"));
+        assert_eq!(store.relay(RELAY).await.expect("a state").breaker, Breaker::Open);
+        store.clock().advance(TimeDelta::minutes(1));
+        assert!(store.relay_probe(RELAY, ReplicaId::random(), Duration::from_mins(2)).await.expect("a probe"));
+        assert!(!store.relay_probe(RELAY, ReplicaId::random(), Duration::from_mins(2)).await.expect("no second"));
+        assert!(store.relay_healthy(RELAY, true).await.expect("closed"));
+        assert_eq!(store.relay(RELAY).await.expect("a state").breaker, Breaker::Closed);
+    }
+
+    /// A probe that fell on a message which may not be sent blocked deliveries for two minutes.
+    async fn a_probe_that_meets_nobody_to_send_to_takes_the_next_message(database: TestDatabase) {
+        let store = with_messages(&database, 3).await;
+        let relay = SmtpServer::start(Script::new().offer("PIPELINING")).await;
+        store.relay(RELAY).await.expect("a row");
+        store.relay_open(RELAY, "auth", (Duration::from_mins(1), Duration::from_mins(10)), "").await.expect("opened");
+        let to = Address::parse("admin-0@example.org").expect("an address");
+        store.opt_out(&to, None, "test").await.expect("an opt-out");
+        store.clock().advance(TimeDelta::minutes(1));
+        let deliver = deliver(&store, relay.port());
+        drain(&deliver).await;
+        becomes(&database, "suppressed", 1).await;
+        becomes(&database, "accepted", 2).await;
+        assert_eq!(relay.accepted().len(), 2, "the second message was the probe, and closed the breaker");
+    }
+}
