@@ -20,6 +20,8 @@ const SQLITE_BUSY: Duration = Duration::from_secs(10);
 const ACQUIRE: Duration = Duration::from_secs(10);
 /// How long a single try to connect may take.
 const TRY_CONNECT: Duration = Duration::from_secs(5);
+/// How long a transaction of ours may stand still, in milliseconds. None waits for anything but the database.
+const IDLE_IN_TRANSACTION: &str = "15000";
 /// SQLite readers; the file has one writer whatever we ask for.
 const SQLITE_READERS: u32 = 4;
 /// The size that an idle WAL file is cut back to, in bytes.
@@ -106,6 +108,11 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
         .map_err(StoreError::doing("reading the database URL"))?
         .application_name("digestd")
         .disable_statement_logging();
+    if !options.pgbouncer {
+        // A replica that is frozen inside a transaction must not hold its rows against the others. A
+        // pooler refuses options at the start; there the server's own setting has to do it.
+        connect = connect.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]);
+    }
     if options.pgbouncer {
         // What a pooler cannot carry from one server connection to the next: named statements, and
         // start-up parameters that it does not know.
