@@ -8,6 +8,7 @@ mod database_away;
 mod demo;
 mod freeze;
 mod hygiene;
+mod opt_out;
 mod outage;
 mod pooler;
 mod relay;

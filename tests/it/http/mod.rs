@@ -1,5 +1,6 @@
 //! The HTTP routes, on both databases.
 
+mod page;
 mod probes;
 mod routes;
 mod unsubscribe;

@@ -14,7 +14,7 @@ use crate::support::web::Web;
 const ONE_CLICK: &str = "List-Unsubscribe=One-Click";
 
 /// A store in which Ann has got mail from `org-0000` and `org-0001`, and a server.
-async fn world(database: &TestDatabase) -> (Store, Web) {
+pub(super) async fn world(database: &TestDatabase) -> (Store, Web) {
     let store = store(database).await;
     let claims =
         store.claim(&due_orgs(2, monday()), claim_id(), terms(ReplicaId::random())).await.expect("claims");

@@ -4,6 +4,7 @@
 #[macro_use]
 pub mod backend;
 
+pub mod browser;
 pub mod certs;
 pub mod engine;
 pub mod fixtures;
