@@ -313,7 +313,7 @@ pub fn deliver_of(
     let lease = config.delivery.lease.to_std().unwrap_or(Duration::from_mins(5));
     // The body begins within one lease of the marker, and ends within the hand-over's limit.
     let hand_over = transport.hand_over_limit() + lease;
-    let (journal, task) = Journal::start(store.clone(), replica, hand_over);
+    let (journal, task) = Journal::start(store.clone(), replica, hand_over, metrics.clone());
     let delivery = &config.delivery;
     let gate = Gate::new(store.clone(), gate_settings(&config.relay, replica));
     let deliver = Deliver {

@@ -21,6 +21,7 @@ use prometheus_client::registry::Registry;
 use catalogue::Labels;
 pub use catalogue::{Described, MetricKind};
 
+use crate::domain::ends::Ends;
 use crate::domain::message::{Disposition, MessageReason, MessageState};
 use crate::domain::send::{SendReason, SendState};
 use crate::store::ErrorClass;
@@ -152,22 +153,18 @@ impl Metrics {
         self.0.tick.observe(took.as_secs_f64());
     }
 
-    /// Messages that this replica has brought to a final state.
-    pub fn messages_settled(&self, state: MessageState, reason: Option<MessageReason>, n: usize) {
-        let reason = reason.map_or("", MessageReason::as_str);
-        count(&self.0.messages_settled, &[("state", state.as_str().into()), ("reason", reason.into())], n);
+    /// Messages that have come to their end, in whatever way: each statement that ends messages says which.
+    pub fn messages_ended(&self, ends: &Ends) {
+        for ((state, reason), n) in ends.iter() {
+            let reason = reason.map_or("", MessageReason::as_str);
+            let labels = [("state", state.as_str().into()), ("reason", reason.into())];
+            self.0.messages_settled.get_or_create(&labels).inc_by(n);
+        }
     }
 
-    /// The end of a hand-over as recorded; counts the message too if the state is final.
+    /// The end of a hand-over, before it is recorded.
     pub fn handed_over(&self, disposition: &Disposition) {
         count(&self.0.hand_overs, &[("outcome", outcome(disposition).into())], 1);
-        let reason = match disposition {
-            Disposition::Failed(reason) | Disposition::Suppressed(reason) => Some(*reason),
-            _ => None,
-        };
-        if disposition.state().is_final() {
-            self.messages_settled(disposition.state(), reason, 1);
-        }
     }
 
     /// One hand-over, from its envelope to the relay's answer.

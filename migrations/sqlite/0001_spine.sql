@@ -163,6 +163,14 @@ CREATE TABLE attempts (
 );
 CREATE INDEX attempts_message ON attempts (message_id, id);
 
+-- Messages that a command has ended: it has no metrics, so the leader counts them in its own and deletes the row.
+CREATE TABLE uncounted_ends (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    state TEXT NOT NULL,
+    reason TEXT,
+    messages BIGINT NOT NULL
+);
+
 -- Whom an unsubscribe link means. One row per org and address that ever got a message, kept when org,
 -- admin and message are gone: a link in an old mail must still work.
 CREATE TABLE subscriptions (

@@ -98,6 +98,12 @@ fn is_due(at: &mut Option<Instant>, every: Duration) -> bool {
 }
 
 impl Cleanup {
+    /// Counts the messages that commands have ended, which have no metrics of their own.
+    pub async fn count_ends(&self) -> Result<(), CleanupError> {
+        self.metrics.messages_ended(&self.store.take_uncounted_ends().await?);
+        Ok(())
+    }
+
     async fn round(
         &self,
         election: &mut Election,
@@ -110,6 +116,7 @@ impl Cleanup {
         if !leads {
             return Ok(());
         }
+        self.count_ends().await?;
         self.close_weeks(election, pulse, stop).await?;
         if is_due(&mut agenda.count_at, self.count_every) {
             self.count_unsettled(election, pulse, stop).await?;

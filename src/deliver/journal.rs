@@ -11,7 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::domain::ids::ReplicaId;
 use crate::domain::message::{Disposition, Fence, Finished};
-use crate::store::outbox::Marked;
+use crate::metrics::Metrics;
+use crate::store::results::{Marked, Written};
 use crate::store::{Store, StoreError};
 
 /// Entries committed together at most.
@@ -59,9 +60,10 @@ impl Journal {
         store: Store,
         replica: ReplicaId,
         hand_over: Duration,
+        metrics: Metrics,
     ) -> (Self, tokio::task::JoinHandle<()>) {
         let (entries, waiting) = mpsc::channel(WAITING);
-        let writer = Writer { store, replica, hand_over, unrecorded: Vec::new(), failures: 0 };
+        let writer = Writer { store, replica, hand_over, metrics, unrecorded: Vec::new(), failures: 0 };
         (Self { entries }, tokio::spawn(writer.run(waiting)))
     }
 
@@ -89,6 +91,7 @@ struct Writer {
     store: Store,
     replica: ReplicaId,
     hand_over: Duration,
+    metrics: Metrics,
     /// Results that the database has not confirmed yet, oldest first.
     unrecorded: Vec<Finished>,
     failures: u32,
@@ -129,8 +132,7 @@ impl Writer {
     async fn farewell(&mut self) -> bool {
         let give_up_at = Instant::now() + FAREWELL;
         while Instant::now() < give_up_at {
-            let written = self.store.record_results(&self.unrecorded, self.replica);
-            if matches!(tokio::time::timeout(WRITE_LIMIT, written).await, Ok(Ok(_))) {
+            if self.commit(&[]).await.is_ok() {
                 return false;
             }
             tokio::time::sleep(FAREWELL_RETRY).await;
@@ -161,14 +163,13 @@ impl Writer {
             }
         }
         let fences: Vec<Fence> = marks.iter().map(|(fence, _)| *fence).collect();
-        let written = self.store.record_and_mark(&self.unrecorded, &fences, self.replica, self.hand_over);
-        let written = tokio::time::timeout(WRITE_LIMIT, written).await;
-        match written.unwrap_or_else(|_| Err(StoreError::late("recording results and setting markers"))) {
-            Ok(marked) => {
+        match self.commit(&fences).await {
+            Ok(written) => {
                 self.unrecorded.clear();
                 self.failures = 0;
                 for (fence, answer) in marks {
-                    let found = marked.iter().find(|(id, _)| *id == fence.id).map(|(_, marked)| *marked);
+                    let found =
+                        written.marked.iter().find(|(id, _)| *id == fence.id).map(|(_, marked)| *marked);
                     let _ = answer.send(match found {
                         Some(Marked::Sending) => MarkAnswer::Sending,
                         Some(Marked::Suppressed) => MarkAnswer::Suppressed,
@@ -188,6 +189,19 @@ impl Writer {
                 self.refuse_marks(entries);
             }
         }
+    }
+
+    /// Writes what is unrecorded, with markers, and counts the messages that end by it. After a failure,
+    /// whose answer may have been lost, also those that had ended by that.
+    async fn commit(&self, fences: &[Fence]) -> Result<Written, StoreError> {
+        let again = self.failures > 0;
+        let written =
+            self.store.record_and_mark(&self.unrecorded, fences, self.replica, self.hand_over, again);
+        let written = tokio::time::timeout(WRITE_LIMIT, written).await;
+        let written =
+            written.unwrap_or_else(|_| Err(StoreError::late("recording results and setting markers")))?;
+        self.metrics.messages_ended(&written.ended);
+        Ok(written)
     }
 }
 

@@ -209,6 +209,7 @@ impl Deliver {
                 return Err(error);
             }
         };
+        self.metrics.messages_ended(&batch.ended);
         for (fence, error) in batch.broken {
             tracing::error!(
                 error = &error as &dyn std::error::Error,

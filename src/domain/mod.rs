@@ -2,12 +2,13 @@
 //!
 //! Reading order: who ([`ids`], [`address`]), when ([`week`], [`zone`],
 //! [`schedule`], [`candidate`], [`due`]), what ([`send`], [`digest`]), and how it travels
-//! ([`text`], [`message`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
+//! ([`text`], [`message`], [`ends`], [`reply`], [`retry`], [`fingerprint`], [`token`]).
 
 pub mod address;
 pub mod candidate;
 pub mod digest;
 pub mod due;
+pub mod ends;
 pub mod excerpt;
 pub mod fingerprint;
 pub mod ids;

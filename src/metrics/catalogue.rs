@@ -140,7 +140,7 @@ pub(super) fn inner() -> Inner {
         tick: r.histogram("digestd_tick_duration_seconds",
             "How long a tick took, from its start to its end", &TICK_BUCKETS),
         messages_settled: r.counters("digestd_messages_settled", &["state", "reason"],
-            "Messages that this replica has brought to a final state"),
+            "Messages that this replica has brought to a final state, and, by the leader, those that commands have"),
         outbox: r.gauges("digestd_outbox_messages", &["state"],
             "Messages in the table that are not in a final state"),
         oldest_pending: r.seconds("digestd_oldest_pending_seconds",

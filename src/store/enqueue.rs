@@ -6,8 +6,10 @@ use chrono::TimeDelta;
 use serde::Serialize;
 use sqlx::types::Json;
 
+use super::ends::end;
 use super::sends::cut;
 use super::{Store, StoreError, uncancelled};
+use crate::domain::ends::Ends;
 use crate::domain::ids::SendId;
 use crate::domain::message::{Draft, DraftContent, MessageState};
 use crate::domain::send::Claim;
@@ -31,6 +33,8 @@ pub struct Enqueued {
     pub sends: Vec<SendId>,
     /// Rows inserted into the outbox.
     pub messages: u64,
+    /// Those among them that are final from the start.
+    pub ended: Ends,
 }
 
 /// A batch of which nothing was enqueued, given back, so that its orgs can be tried one at a time.
@@ -102,7 +106,7 @@ const INSERT_MESSAGES: &str = "
             END AS stop
         FROM {each}($2) AS e
     ) AS u
-    RETURNING id, uid";
+    RETURNING id, uid, state, reason";
 
 /// Sorted, because a resend and the week's own send may name the same admins at the same time.
 const INSERT_SUBSCRIPTIONS: &str = "
@@ -170,19 +174,21 @@ macro_rules! enqueue_rows {
             .fetch_all(&mut **$tx)
             .await?;
         let rows: Vec<&MessageRow> = $batch.rows.iter().filter(|row| moved.contains(&row.send)).collect();
-        let inserted: Vec<(i64, String)> = sqlx::query_as($store.sql(INSERT_MESSAGES))
-            .bind($store.given())
-            .bind(Json(&rows))
-            .bind($max_age.num_milliseconds())
-            .fetch_all(&mut **$tx)
-            .await?;
+        let inserted: Vec<(i64, String, String, Option<String>)> =
+            sqlx::query_as($store.sql(INSERT_MESSAGES))
+                .bind($store.given())
+                .bind(Json(&rows))
+                .bind($max_age.num_milliseconds())
+                .fetch_all(&mut **$tx)
+                .await?;
         sqlx::query($store.sql(INSERT_SUBSCRIPTIONS)).bind(Json(&rows)).execute(&mut **$tx).await?;
         let bodies: Vec<(i64, &[u8])> = inserted
             .iter()
-            .filter_map(|(id, uid)| $batch.bodies.get(uid.as_str()).map(|bytes| (*id, *bytes)))
+            .filter_map(|(id, uid, ..)| $batch.bodies.get(uid.as_str()).map(|bytes| (*id, *bytes)))
             .collect();
         let messages = u64::try_from(inserted.len()).unwrap_or(u64::MAX);
-        (Enqueued { sends: moved.into_iter().map(SendId).collect(), messages }, bodies)
+        let ended = inserted.iter().filter_map(|(.., state, reason)| end(state, reason.as_deref())).collect();
+        (Enqueued { sends: moved.into_iter().map(SendId).collect(), messages, ended }, bodies)
     }};
 }
 

@@ -6,13 +6,13 @@ use serde::Serialize;
 use sqlx::types::Json;
 
 use super::dialect::At;
+use super::ends::LEAVE;
 use super::uncertain::SETTLE;
 use super::{Store, StoreError, run, transact, uncancelled};
+use crate::domain::ends::End;
 use crate::domain::ids::MessageId;
-use crate::domain::message::MessageState;
-
-/// No message lives longer, whatever an operator says: the next digest is due then.
-pub const LONGEST_LIFE: TimeDelta = TimeDelta::days(6);
+use crate::domain::message::{MessageReason, MessageState};
+use crate::domain::retry::MAX_AGE;
 
 /// Which messages. Every part narrows the choice; an empty one leaves it alone.
 #[derive(Debug, Clone, Default)]
@@ -111,6 +111,15 @@ impl QueueAct {
         }
     }
 
+    /// The end that it brings messages to, if it does.
+    const fn end(self) -> Option<End> {
+        match self {
+            Self::Cancel => Some((MessageState::Cancelled, Some(MessageReason::Operator))),
+            Self::ResolveAccepted => Some((MessageState::Accepted, None)),
+            Self::Retry { .. } | Self::ResolveResend { .. } => None,
+        }
+    }
+
     fn statement(self) -> &'static str {
         match self {
             Self::Retry { .. } => RETRY,
@@ -123,7 +132,7 @@ impl QueueAct {
     /// What `$3` and `$4` are, in a statement that has them.
     fn numbers(self) -> Option<(i64, i64)> {
         match self {
-            Self::Retry { live_for } => Some((LONGEST_LIFE.num_milliseconds(), live_for.num_milliseconds())),
+            Self::Retry { live_for } => Some((MAX_AGE.num_milliseconds(), live_for.num_milliseconds())),
             Self::Cancel | Self::ResolveAccepted => None,
             Self::ResolveResend { max_attempts } => {
                 Some((SETTLE.num_milliseconds(), i64::from(max_attempts)))
@@ -351,6 +360,14 @@ impl Store {
                     .bind(act.as_str())
                     .execute(&mut *tx)
                     .await?;
+                if let Some((state, reason)) = act.end().filter(|_| !done.is_empty()) {
+                    sqlx::query(store.sql(LEAVE))
+                        .bind(state.as_str())
+                        .bind(reason.map(MessageReason::as_str))
+                        .bind(i64::try_from(done.len()).unwrap_or(i64::MAX))
+                        .execute(&mut *tx)
+                        .await?;
+                }
                 Ok(done)
             })
         })

@@ -287,6 +287,7 @@ impl Tick {
         faults::point(Point::AfterEnqueue);
         let moved = enqueued.sends.len();
         self.metrics.sends_settled(SendState::Enqueued, None, moved);
+        self.metrics.messages_ended(&enqueued.ended);
         TickReport {
             enqueued: moved as u64,
             messages: enqueued.messages,

@@ -35,7 +35,7 @@ async fn step(store: &Store, n: usize) {
     let _ = store.take_over(4, claim_id(), terms(me)).await;
     if let Ok(batch) = store.lease_messages(4, lease_terms(me)).await {
         let fences: Vec<_> = batch.messages.iter().map(digestd::domain::message::Leased::fence).collect();
-        let _ = store.record_and_mark(&[], &fences, me, Duration::from_secs(5)).await;
+        let _ = store.record_and_mark(&[], &fences, me, Duration::from_secs(5), false).await;
         let _ = store.give_back(&fences, Duration::ZERO).await;
     }
     if let Ok(import) = store.begin_import().await {

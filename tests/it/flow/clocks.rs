@@ -3,7 +3,7 @@
 //! On PostgreSQL only. An SQLite file has no server; the host's clock is the database's there.
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,8 +40,7 @@ struct Shifted {
 
 impl Shifted {
     fn start(database: &TestDatabase, relay: &SmtpServer, (shift, hours): (&str, i64)) -> Self {
-        // Free a moment ago; nobody else on this host asks for this very port.
-        let http = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let http = web::free_address();
         let process = Launch::new(database.folder(), &format!("clock{shift}"), &["run"])
             .config(&config(database, relay))
             .env("DIGESTD__HTTP__LISTEN", &http.to_string())

@@ -1,14 +1,16 @@
 //! PostgreSQL goes away in the middle of deliveries, in the ways that it can.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use crate::support::backend::TestDatabase;
+use crate::support::counters::{ended_messages, sum};
 use crate::support::fleet::{PATIENCE, migrate, replica_with, stop};
 use crate::support::process::{Process, Signal};
 use crate::support::proxy::{Proxy, Weather};
-use crate::support::seed;
 use crate::support::smtp_server::{Act, At, Script, SmtpServer};
 use crate::support::world::World;
+use crate::support::{eventually, seed, web};
 
 const ORGS: usize = 60;
 
@@ -28,6 +30,8 @@ struct Away {
     relay: SmtpServer,
     proxy: Proxy,
     replicas: Vec<Process>,
+    /// Where the replicas' metrics are.
+    http: Vec<SocketAddr>,
 }
 
 impl Away {
@@ -40,13 +44,18 @@ impl Away {
         let relay = SmtpServer::start(Script::new().offer("PIPELINING").always(At::Dot, slow)).await;
         let proxy = Proxy::start(&server(&database), seed()).await;
         let url = through(&database, &proxy);
-        let replicas: Vec<_> = (0..2)
-            .map(|n| {
-                replica_with(&database, &relay, &format!("replica-{n}"), &[("DIGESTD__DATABASE__URL", &url)])
+        let http: Vec<_> = (0..2).map(|_| web::free_address()).collect();
+        let replicas: Vec<_> = http
+            .iter()
+            .enumerate()
+            .map(|(n, http)| {
+                let changes =
+                    [("DIGESTD__DATABASE__URL", url.as_str()), ("DIGESTD__HTTP__LISTEN", &http.to_string())];
+                replica_with(&database, &relay, &format!("replica-{n}"), &changes)
             })
             .collect();
         relay.wait(PATIENCE, "deliveries", |relay| relay.accepted().len() >= 20).await;
-        Self { database, world, relay, proxy, replicas }
+        Self { database, world, relay, proxy, replicas, http }
     }
 
     /// The database has come back: everything is delivered once, and nothing had to become uncertain.
@@ -58,6 +67,15 @@ impl Away {
         let counts = self.world.settled(&self.database, PATIENCE).await;
         assert_eq!(self.world.check(&counts, &self.relay), 0, "{counts:?}");
         assert_eq!(self.relay.accepted().len(), self.world.expected.len());
+        let ends = ended_messages(&self.database).await;
+        eventually("every end is counted, also those whose answer was lost", PATIENCE, async || {
+            let mut scrapes = Vec::new();
+            for http in &self.http {
+                scrapes.push(web::get(*http, "/metrics").await.body);
+            }
+            (sum(&scrapes, "digestd_messages_settled_total") == ends).then_some(())
+        })
+        .await;
         stop(&mut self.replicas).await;
     }
 }
@@ -92,7 +110,7 @@ async fn answers_that_are_lost_repeat_nothing_and_lose_nothing() {
     away.proxy.set(Weather::LoseAnswers(12));
     let everything = away.world.expected.len();
     let lost = async || away.proxy.lost() >= 25 || away.relay.accepted().len() >= everything;
-    crate::support::eventually("many lost answers", PATIENCE, async || lost().await.then_some(())).await;
+    eventually("many lost answers", PATIENCE, async || lost().await.then_some(())).await;
     assert!(away.proxy.lost() > 0);
     away.end().await;
 }

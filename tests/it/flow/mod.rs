@@ -6,6 +6,7 @@ mod clocks;
 mod crashes;
 mod database_away;
 mod demo;
+mod ends;
 mod freeze;
 mod hygiene;
 mod opt_out;

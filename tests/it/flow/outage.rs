@@ -66,7 +66,7 @@ fn deliver(store: &Store, port: u16) -> Deliver {
         probe_interval: Duration::from_mins(1),
     };
     let smtp = SmtpSettings::new("127.0.0.1", port, TlsMode::Plaintext);
-    let (journal, _) = Journal::start(store.clone(), replica, Duration::from_mins(15));
+    let (journal, _) = Journal::start(store.clone(), replica, Duration::from_mins(15), Metrics::new());
     Deliver {
         store: store.clone(),
         source: source(store),

@@ -11,6 +11,7 @@ use super::relay::MoodyRelay;
 use super::tables::{MessageRow, SendRow, Tables};
 use super::town::{CATCH_UP, Expected, Org, Owed};
 use crate::support::backend::TestDatabase;
+use crate::support::counters::{every_end_is_counted, sum, values};
 
 /// Sends and their messages are looked at for as long as anything about them may still change.
 const STILL_MOVING: TimeDelta = TimeDelta::days(17);
@@ -180,24 +181,19 @@ impl Judge {
                 sends.insert(format!("state=\"{state}\",week=\"{week}\""), n);
             }
         }
-        assert_eq!(shown(metrics, "digestd_sends"), sends);
+        assert_eq!(values(&metrics.prometheus_text(), "digestd_sends"), sends);
         let mut outbox: BTreeMap<String, i64> = ["leased", "pending", "sending", "uncertain"]
             .map(|state| (format!("state=\"{state}\""), 0))
             .into();
         for (state, n) in self.tables.by_state("outbox").await {
             outbox.entry(format!("state=\"{state}\"")).and_modify(|shown| *shown = n);
         }
-        assert_eq!(shown(metrics, "digestd_outbox_messages"), outbox);
+        assert_eq!(values(&metrics.prometheus_text(), "digestd_outbox_messages"), outbox);
     }
 
     /// What the replicas have counted is what they have done, as long as none of them died.
-    pub async fn check_counters(&self, metrics: &[&Metrics]) {
-        let name = "digestd_sends_settled_total";
-        let mut counted: BTreeMap<String, i64> = BTreeMap::new();
-        for (labels, n) in metrics.iter().flat_map(|metrics| shown(metrics, name)) {
-            *counted.entry(labels).or_default() += n;
-        }
-        counted.retain(|_, n| *n > 0);
+    pub async fn check_counters(&self, database: &TestDatabase, metrics: &[&Metrics]) {
+        let scrapes: Vec<String> = metrics.iter().map(|metrics| metrics.prometheus_text()).collect();
         let in_table: BTreeMap<String, i64> = self
             .tables
             .worked()
@@ -207,7 +203,8 @@ impl Judge {
                 (format!("reason=\"{}\",state=\"{state}\"", reason.unwrap_or_default()), n)
             })
             .collect();
-        assert_eq!(counted, in_table);
+        assert_eq!(sum(&scrapes, "digestd_sends_settled_total"), in_table);
+        every_end_is_counted(database, metrics).await;
     }
 }
 
@@ -244,17 +241,4 @@ fn check_end(org: &Org, send: &SendRow, owed: &Owed, messages: &[MessageRow]) {
             assert_eq!(found.len(), messages.len(), "{send:?}");
         }
     }
-}
-
-/// A metric's values by its labels, sorted by name.
-fn shown(metrics: &Metrics, name: &str) -> BTreeMap<String, i64> {
-    let text = metrics.prometheus_text();
-    let values = text.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix('{')?.split_once("} "));
-    values
-        .map(|(labels, value)| {
-            let mut labels: Vec<&str> = labels.split(',').collect();
-            labels.sort_unstable();
-            (labels.join(","), value.trim().parse().expect("a whole number"))
-        })
-        .collect()
 }

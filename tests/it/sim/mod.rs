@@ -215,7 +215,7 @@ impl<'a> Simulation<'a> {
         self.judge.check_gauges(&first.metrics, &first.store).await;
         if now <= start() + TimeDelta::hours(i64::try_from(CALM).expect("hours")) {
             let metrics: Vec<_> = self.replicas.iter().map(|replica| &replica.metrics).collect();
-            self.judge.check_counters(&metrics).await;
+            self.judge.check_counters(self.database, &metrics).await;
         }
     }
 

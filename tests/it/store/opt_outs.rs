@@ -10,7 +10,7 @@ use digestd::domain::token::{KeyRing, Scope, SubscriptionRef};
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
 use digestd::store::opt_outs::OptIn;
-use digestd::store::outbox::Marked;
+use digestd::store::results::Marked;
 use secrecy::ExposeSecret;
 
 use crate::support::backend::TestDatabase;

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use digestd::clock::Clock;
-use digestd::domain::ids::ReplicaId;
-use digestd::domain::message::{Disposition, Finished, Leased, MessageReason};
+use digestd::domain::address::Address;
+use digestd::domain::ends::Ends;
+use digestd::domain::ids::{ReplicaId, Token};
+use digestd::domain::message::{Disposition, Fence, Finished, Leased, MessageReason, MessageState};
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
-use digestd::store::outbox::{Marked, Swept};
+use digestd::store::outbox::Swept;
+use digestd::store::results::Marked;
 
 use crate::support::backend::TestDatabase;
 use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, open, store, terms};
@@ -100,6 +103,40 @@ both_databases! {
         assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
         store.clock().advance(TimeDelta::hours(-48));
         assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
+    }
+
+    /// A write that commits and whose answer is lost is repeated, finds its rows ended, and counted none of
+    /// them. Seen as a counter that stood behind the table after an outage of the database.
+    async fn ends_whose_answer_was_lost_are_told_by_the_run_that_repeats_them(database: TestDatabase) {
+        let store = with_messages(&database, 4).await;
+        let me = ReplicaId::random();
+        let leased = store.lease_messages(4, lease_terms(me)).await.expect("leases").messages;
+        let left = Address::parse(leased[3].to.normal()).expect("an address");
+        store.opt_out(&left, None, "link").await.expect("stored");
+        let fences: Vec<_> = leased.iter().map(Leased::fence).collect();
+        // The answer to the markers is lost, so that the one that found an opt-out is taken back too.
+        drop(store.record_and_mark(&[], &fences, me, HAND_OVER, false).await.expect("markers"));
+        let taken_back = Finished { phase: "marker", ..finished(&leased[3], Disposition::Retry { after: TimeDelta::zero(), charge: false }) };
+        let results = [
+            finished(&leased[0], Disposition::Accepted),
+            finished(&leased[1], Disposition::Failed(MessageReason::Refused)),
+            finished(&leased[2], Disposition::Uncertain),
+            taken_back,
+        ];
+        let refused = (MessageState::Failed, Some(MessageReason::Refused));
+        let accepted = (MessageState::Accepted, None);
+        let opted_out = (MessageState::Suppressed, Some(MessageReason::OptedOut));
+        let first = store.record_and_mark(&results, &[], me, HAND_OVER, false).await.expect("recorded");
+        assert_eq!(first.ended, Ends::from_iter([accepted, refused]));
+        let again = store.record_and_mark(&results, &[], me, HAND_OVER, true).await.expect("recorded");
+        assert_eq!(again.ended, Ends::from_iter([accepted, refused, opted_out]));
+        assert_eq!(number(&database, "SELECT COUNT(*) FROM digestd.attempts").await, 2, "each told once");
+        assert_eq!(number(&database, "SELECT SUM(attempts) FROM digestd.outbox").await, 2, "each charged once");
+
+        // Whoever has been superseded has ended nothing.
+        let late = Finished { fence: Fence { token: Token(99), ..leased[0].fence() }, ..finished(&leased[0], Disposition::Accepted) };
+        let late = store.record_and_mark(&[late], &[], me, HAND_OVER, true).await.expect("no error");
+        assert!(late.ended.is_empty());
     }
 
     async fn leases_given_back_are_free_at_once_and_uncharged(database: TestDatabase) {

@@ -6,6 +6,7 @@ pub mod backend;
 
 pub mod browser;
 pub mod certs;
+pub mod counters;
 pub mod engine;
 pub mod fixtures;
 pub mod fleet;

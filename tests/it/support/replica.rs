@@ -124,6 +124,7 @@ impl Replica {
         if !self.election.stand().await.expect("an election") {
             return Closed::default();
         }
+        self.cleanup.count_ends().await.expect("ends of commands");
         let (election, pulse, stop) = (&mut self.election, &self.pulse, &self.stop);
         let closed = self.cleanup.close_weeks(election, pulse, stop).await.expect("closed weeks");
         self.cleanup.count_unsettled(election, pulse, stop).await.expect("a count");

@@ -93,6 +93,12 @@ impl Web {
     }
 }
 
+/// An address for a server in another process. Free a moment ago; nobody else on this host asks for this
+/// very port.
+pub fn free_address() -> SocketAddr {
+    std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port")
+}
+
 /// One GET from a server in another process.
 pub async fn get(address: SocketAddr, path: &str) -> Answer {
     let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
