@@ -135,6 +135,7 @@ fn nobody() -> anyhow::Result<Recipient> {
         address: Ok(Address::parse(address)?),
         name: None,
         locale: None,
+        opted_in_at: None,
     })
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use chrono::{DateTime, Utc};
+
 use super::address::{Address, AddressError};
 use super::ids::{OrgId, UserId};
 use super::schedule::Period;
@@ -42,6 +44,8 @@ pub struct Recipient {
     pub name: Option<String>,
     /// A BCP 47 language tag, such as `de` or `pt-BR`.
     pub locale: Option<String>,
+    /// Since when the application has it that the admin wants the digest, if it says.
+    pub opted_in_at: Option<DateTime<Utc>>,
 }
 
 /// An address that could not be parsed.

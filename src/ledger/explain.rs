@@ -130,7 +130,12 @@ impl Ledger {
         addresses.dedup();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         let opt_outs = self.store.opt_outs_of(&addresses).await?;
-        left_out.extend(opt_outs.iter().filter_map(|out| opted_out(out, &facts.org)));
+        let opted_in = |address: &str| {
+            let admins = facts.standing.iter().flat_map(|standing| &standing.admins);
+            let theirs = admins.filter(|admin| admin.weekly_digest && normal(&admin.email) == address);
+            theirs.filter_map(|admin| admin.opted_in_at).max()
+        };
+        left_out.extend(opt_outs.iter().filter_map(|out| opted_out(out, &facts.org, opted_in(&out.address))));
         Ok(left_out)
     }
 }

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use chrono::{DateTime, Utc};
+
 use super::story::{Event, LeftOut, RecipientStory};
 use super::words::{message_reason, time};
 use crate::domain::ids::{MessageId, OrgId, ReplicaId};
@@ -92,13 +94,19 @@ fn outcome(message: &MessageRow, hosts: &Hosts) -> String {
     }
 }
 
-/// What an opt-out says, if it is about this org.
-pub(super) fn opted_out(out: &OptOut, org: &OrgId) -> Option<LeftOut> {
+/// What an opt-out says, if it is about this org, and whether the application's opt-in came later.
+pub(super) fn opted_out(out: &OptOut, org: &OrgId, opted_in: Option<DateTime<Utc>>) -> Option<LeftOut> {
     let of = match &out.org {
         None => "all digests",
         Some(of) if of == org => "this org's digest",
         Some(_) => return None,
     };
-    let why = format!("opted out of {of} at {} UTC, by {}", time(out.at), out.source);
+    // An opt-in to one org says nothing of the others.
+    let later = opted_in.filter(|at| out.org.is_some() && *at > out.at);
+    let overruled = later.map(|at| {
+        format!("; opted in again at {} UTC, which counts from the next digest that is made on", time(at))
+    });
+    let overruled = overruled.unwrap_or_default();
+    let why = format!("opted out of {of} at {} UTC, by {}{overruled}", time(out.at), out.source);
     Some(LeftOut { user: None, address: out.address.clone(), why })
 }

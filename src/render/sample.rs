@@ -61,6 +61,7 @@ pub fn recipient(name: Option<&str>, language: &str) -> Recipient {
             .map_err(|error: AddressError| BrokenAddress { raw: String::new(), error }),
         name: name.map(str::to_owned),
         locale: Some(language.to_owned()),
+        opted_in_at: None,
     }
 }
 

@@ -173,6 +173,7 @@ fn recipients(org: &OrgRow, admins: Vec<AdminRow>, question: &Question<'_>) -> V
                 address,
                 name: admin.name,
                 locale: admin.locale.or_else(|| org.locale.clone()),
+                opted_in_at: admin.opted_in_at,
             }
         })
         .collect()

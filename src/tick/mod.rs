@@ -5,6 +5,7 @@
 
 pub mod drafts;
 mod keep_alive;
+mod opt_ins;
 pub mod rescue;
 pub mod sweep;
 pub mod work;

@@ -154,6 +154,10 @@ impl Tick {
             }
         }
         report.add(self.end(endings).await);
+        if let Err(error) = self.heed_opt_ins(ready.iter().map(|(_, input)| &**input)).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "claims are left to be taken over");
+            return report;
+        }
         let mut ready = ready.into_iter().peekable();
         while ready.peek().is_some() {
             report.add(self.render_and_enqueue(next_batch(&mut ready)).await);

@@ -57,6 +57,7 @@ fn recipient(name: &str, locale: &str) -> Recipient {
         address: Ok(Address::parse("ana@acme.example").unwrap()),
         name: Some(name.into()),
         locale: Some(locale.into()),
+        opted_in_at: None,
     }
 }
 

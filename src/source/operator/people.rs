@@ -41,7 +41,7 @@ pub(super) fn orgs(rows: Vec<Row>, question: &Question<'_>, default: &Zone) -> B
         });
         let opted_in = text(&row.columns, "opted_in_at").and_then(|at| instant(&at));
         if opted_in.is_none_or(|at| at <= question.slot_at) && seen.insert((id, user.clone())) {
-            org.recipients.push(recipient(user, &row.columns));
+            org.recipients.push(Recipient { opted_in_at: opted_in, ..recipient(user, &row.columns) });
         }
     }
     orgs
@@ -64,7 +64,13 @@ fn recipient(user: UserId, columns: &Map<String, Value>) -> Recipient {
         raw: email.trim().to_lowercase().chars().take(BROKEN_CHARS).collect(),
         error,
     });
-    Recipient { user, address, name: text(columns, "name"), locale: text(columns, "locale") }
+    Recipient {
+        user,
+        address,
+        name: text(columns, "name"),
+        locale: text(columns, "locale"),
+        opted_in_at: None,
+    }
 }
 
 /// Why a row makes nobody a recipient.

@@ -3,6 +3,7 @@
 mod duplicates;
 mod migrations;
 mod missed;
+mod opt_ins;
 mod periodic;
 mod poison;
 mod pools;
