@@ -3,17 +3,18 @@
 use clap::Args;
 
 use super::failure::Misuse;
+use super::session::WeekChoice;
 use super::{Global, out, session};
 use crate::app;
 use crate::domain::address::Address;
 use crate::domain::ids::OrgId;
-use crate::domain::week::WeekKey;
 use crate::lifecycle::Exit;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Tells what became of an org's digest and why: the slot, who claimed it, what failed, each recipient's
-attempts with the relay's replies, who was left out, and what happens next.
+    after_help = "Tells what became of an org's digest and why: the slot, who claimed it, what failed, each
+recipient's attempts with the relay's replies, who was left out, and what happens next.
+Without --week it is the week of the org's newest slot.
 
 Examples:
   digestd explain --org acme
@@ -23,15 +24,11 @@ pub(super) struct Arguments {
     /// The org
     #[arg(long, value_name = "ID")]
     org: String,
-    /// The week, such as 2026-W28; by default that of the newest slot
-    #[arg(long, value_name = "WEEK", value_parser = session::parse_week)]
-    week: Option<WeekKey>,
     /// Only this recipient
     #[arg(long, value_name = "ADDRESS")]
     to: Option<String>,
-    /// Print it as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    choice: WeekChoice,
 }
 
 pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -41,8 +38,8 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     let config = session::configure(global)?;
     let store = session::open_untouched(&config).await?;
     let ledger = app::ledger_of(&config, &store).await?;
-    let told = ledger.explain(&org, arguments.week, to.as_ref()).await?;
-    if arguments.json {
+    let told = ledger.explain(&org, arguments.choice.week, to.as_ref()).await?;
+    if arguments.choice.json {
         out::json(&told)?;
     } else {
         out::data(told.to_string().trim_end());

@@ -7,7 +7,12 @@ use serde::Serialize;
 
 /// Writes a line of data. A reader that has gone, as in `digestd status | head`, is no error of ours.
 pub fn data(text: impl Display) {
-    drop(writeln!(io::stdout().lock(), "{text}"));
+    line(text);
+}
+
+/// Like [`data`], for long lists. False: the reader has gone, and the rest need not be read.
+pub fn line(text: impl Display) -> bool {
+    writeln!(io::stdout().lock(), "{text}").is_ok()
 }
 
 /// Writes a value as JSON, for scripts.

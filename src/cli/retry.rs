@@ -19,7 +19,8 @@ const BATCH: u32 = 500;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Reopens sends that ended without messages; whichever replica comes first works on them, within a day.
+    after_help = "Reopens sends that ended without messages; whichever replica comes first works on them, within
+a day.
 The digest is still that of its own week. Nobody who has got it gets it again.
 
 Examples:
@@ -74,13 +75,18 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
         }
     }
     let live = store.live_replicas(heartbeat::EVERY * 4).await?.len();
-    let reopened = out::counted(orgs.len() as u64, "send");
+    let (none, reopened) = (orgs.is_empty(), out::counted(orgs.len() as u64, "send"));
     if arguments.json {
         out::json(&Reopened { week: arguments.week.to_string(), orgs })?;
     } else {
         out::data(format_args!("{reopened} of {} reopened", arguments.week));
     }
-    if live == 0 {
+    if none {
+        out::note(format_args!(
+            "note: no such send is {}; `digestd audit --week {}` counts what there is",
+            state, arguments.week
+        ));
+    } else if live == 0 {
         out::note("note: no replica is running; the first one to start will work on them, within a day");
     }
     Ok(Exit::Ok)

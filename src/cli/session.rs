@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
+use clap::Args;
 use secrecy::SecretString;
 
 use super::Global;
@@ -53,6 +54,17 @@ pub async fn open_untouched(config: &Config) -> anyhow::Result<Store> {
     store.try_connect().await?;
     store.migrate(MigrateMode::Check).await?;
     Ok(store)
+}
+
+/// Which week, and in which form: what the commands that read the ledger take.
+#[derive(Debug, Args)]
+pub struct WeekChoice {
+    /// The week, such as 2026-W28; by default the current one
+    #[arg(long, value_name = "WEEK", value_parser = parse_week)]
+    pub week: Option<WeekKey>,
+    /// Print it as JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// One org's digest for one week, as the commands that speak of one org see it.

@@ -13,14 +13,18 @@ use crate::domain::ids::OrgId;
 use crate::domain::schedule::WeeklySchedule;
 use crate::domain::send::SendState;
 use crate::domain::week::{SendKey, WeekKey};
+use crate::source::Candidates;
 
-/// What would happen.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Plan {
+/// What would happen, read page by page: an installation may have a million orgs.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    ledger: &'a Ledger,
     /// When this was asked.
     pub now: DateTime<Utc>,
-    /// The orgs, in the order in which their slots open.
-    pub orgs: Vec<Planned>,
+    week: Option<WeekKey>,
+    candidates: Candidates,
+    /// By distinct schedule, of which there are few.
+    instants: HashMap<(WeeklySchedule, WeekKey), DateTime<Utc>>,
 }
 
 /// What one org would get.
@@ -44,28 +48,10 @@ pub struct Planned {
 
 impl Ledger {
     /// Plans a week; by default each org's open slot, or its next one where none is open. Leaves no trace.
-    pub async fn plan(&self, week: Option<WeekKey>) -> Result<Plan, LedgerError> {
+    pub async fn plan(&self, week: Option<WeekKey>) -> Result<Plan<'_>, LedgerError> {
         let now = self.store.now().await?;
-        let mut plan = Plan { now, orgs: Vec::new() };
-        let mut instants = HashMap::new();
-        let mut candidates = self.source.candidates(None).await?;
-        let week_of = |schedule: &WeeklySchedule| week.unwrap_or_else(|| self.current_week(schedule, now));
-        while let Some(page) = candidates.next_page(PAGE).await? {
-            let placed = self.place(&page, week_of, &mut instants).await?;
-            let orgs: Vec<&OrgId> = page.iter().map(|candidate| &candidate.org).collect();
-            let mut members: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
-            for (org, user) in self.source.members(&orgs).await? {
-                members.entry(org).or_default().push(user.to_string());
-            }
-            let states = self.states(&placed).await?;
-            for placed in placed {
-                let state = states.get(placed.candidate.org.as_str()).copied();
-                let recipients = members.remove(&placed.candidate.org).unwrap_or_default();
-                plan.orgs.push(self.planned(&placed, state, recipients, now));
-            }
-        }
-        plan.orgs.sort_by(|a, b| (a.at, &a.org).cmp(&(b.at, &b.org)));
-        Ok(plan)
+        let candidates = self.source.candidates(None).await?;
+        Ok(Plan { ledger: self, now, week, candidates, instants: HashMap::new() })
     }
 
     fn current_week(&self, schedule: &WeeklySchedule, now: DateTime<Utc>) -> WeekKey {
@@ -96,6 +82,7 @@ impl Ledger {
         let Placed { candidate, schedule, slot, owed } = placed;
         let period = self.rules.period.of(schedule, slot.week);
         let note = match (state, owed, &candidate.schedule) {
+            (Some(SendState::Missed), ..) => "was missed: no replica claimed it in time".to_owned(),
             (Some(state), ..) => format!("is {state} already"),
             (None, _, Err(error)) => format!("would fail: {error}"),
             (None, Err(Younger::Org(_)), _) => "gets nothing: the org is younger than the slot".to_owned(),
@@ -121,23 +108,32 @@ impl Ledger {
     }
 }
 
-impl fmt::Display for Plan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "As of {} UTC, {}", time(self.now), counted(self.orgs.len(), "org"))?;
-        for org in &self.orgs {
-            writeln!(
-                f,
-                "{}  {}  {}  {}  {}  days {} to {}: {}",
-                time(org.at),
-                org.week,
-                org.org,
-                org.local,
-                counted(org.recipients.len(), "recipient"),
-                org.days.0,
-                org.days.1,
-                org.note
-            )?;
+impl Plan<'_> {
+    /// The next orgs, in the order of their ids; `None` at the end.
+    pub async fn next_page(&mut self) -> Result<Option<Vec<Planned>>, LedgerError> {
+        let Some(page) = self.candidates.next_page(PAGE).await? else { return Ok(None) };
+        let (ledger, now, week) = (self.ledger, self.now, self.week);
+        let week_of = |schedule: &WeeklySchedule| week.unwrap_or_else(|| ledger.current_week(schedule, now));
+        let placed = ledger.place(&page, week_of, &mut self.instants).await?;
+        let orgs: Vec<&OrgId> = page.iter().map(|candidate| &candidate.org).collect();
+        let mut members: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
+        for (org, user) in ledger.source.members(&orgs).await? {
+            members.entry(org).or_default().push(user.to_string());
         }
-        Ok(())
+        let states = ledger.states(&placed).await?;
+        let planned = placed.iter().map(|placed| {
+            let state = states.get(placed.candidate.org.as_str()).copied();
+            let recipients = members.remove(&placed.candidate.org).unwrap_or_default();
+            ledger.planned(placed, state, recipients, now)
+        });
+        Ok(Some(planned.collect()))
+    }
+}
+
+impl fmt::Display for Planned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { org, week, at, local, days: (first, last), recipients, note } = self;
+        let recipients = counted(recipients.len(), "recipient");
+        write!(f, "{}  {week}  {org}  {local}  {recipients}  days {first} to {last}: {note}", time(*at))
     }
 }

@@ -298,6 +298,11 @@ async fn help_and_versions_are_data() {
         "suppress",
         "queue",
         "status",
+        "explain",
+        "audit",
+        "plan",
+        "schedule",
+        "retry",
         "inbox",
         "completions",
     ] {

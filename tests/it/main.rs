@@ -8,6 +8,7 @@ mod calendar;
 mod cases;
 mod cleanup;
 mod cli;
+mod cli_ledger;
 mod cli_mail;
 mod cli_queue;
 mod config;
