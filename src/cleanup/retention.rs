@@ -6,7 +6,8 @@ use tokio_util::sync::CancellationToken;
 use super::election::Election;
 use super::{Cleanup, CleanupError};
 use crate::progress::Pulse;
-use crate::store::retention::Leftover;
+use crate::store::leases::Leadership;
+use crate::store::retention::{Leftover, Walk};
 
 /// How long rows are kept after they are of no more use.
 #[derive(Debug, Clone, Copy)]
@@ -47,6 +48,32 @@ pub struct Deleted {
     pub leftovers: u64,
 }
 
+/// One kind of rows, in the order in which they go.
+#[derive(Debug, Clone, Copy)]
+enum Rows {
+    Sends,
+    Bodies,
+    Attempts,
+    Leftovers(Leftover),
+}
+
+impl Rows {
+    const ALL: [Self; 6] = [
+        Self::Sends,
+        Self::Bodies,
+        Self::Attempts,
+        Self::Leftovers(Leftover::Fingerprints),
+        Self::Leftovers(Leftover::Replicas),
+        Self::Leftovers(Leftover::Slots),
+    ];
+}
+
+/// What one batch has deleted, and where the next begins, if there is one.
+struct Batch {
+    deleted: Deleted,
+    next: Option<i64>,
+}
+
 impl Cleanup {
     /// One round over everything, batch by batch, as long as this replica leads.
     pub async fn delete_old(
@@ -56,16 +83,15 @@ impl Cleanup {
         stop: &CancellationToken,
     ) -> Result<Deleted, CleanupError> {
         let mut deleted = Deleted::default();
-        self.delete_sends(&mut deleted, election, pulse, stop).await?;
-        self.walk_bodies(&mut deleted, election, pulse, stop).await?;
-        self.walk_attempts(&mut deleted, election, pulse, stop).await?;
-        for (what, keep) in [
-            // The guard's own time to live is long enough; nothing is added to it.
-            (Leftover::Fingerprints, TimeDelta::zero()),
-            (Leftover::Replicas, self.keep.replicas),
-            (Leftover::Slots, self.keep_sends()),
-        ] {
-            self.delete_leftovers(what, keep, &mut deleted, election, pulse, stop).await?;
+        for rows in Rows::ALL {
+            let mut after = Some(0);
+            for _ in 0..BATCHES {
+                let Some(from) = after else { break };
+                let Some(lease) = may_go_on(election, pulse, stop).await? else { break };
+                let batch = self.delete_batch(rows, from, lease).await?;
+                deleted.add(batch.deleted);
+                after = batch.next;
+            }
         }
         self.store.checkpoint().await?;
         if deleted != Deleted::default() {
@@ -81,92 +107,57 @@ impl Cleanup {
         Ok(deleted)
     }
 
+    async fn delete_batch(&self, rows: Rows, after: i64, lease: &Leadership) -> Result<Batch, CleanupError> {
+        let none = Deleted::default();
+        let walked = |walk: Walk| (!walk.finished).then_some(walk.last);
+        Ok(match rows {
+            Rows::Sends => {
+                let (sends, messages) = self.store.delete_sends(self.keep_sends(), SENDS, lease).await?;
+                self.metrics.deleted("sends", sends);
+                self.metrics.deleted("outbox", messages);
+                let next = (sends == u64::from(SENDS)).then_some(0);
+                Batch { deleted: Deleted { sends, messages, ..none }, next }
+            }
+            Rows::Bodies => {
+                let walk = self.store.delete_bodies(self.keep.bodies, after, ROWS, lease).await?;
+                self.metrics.deleted("bodies", walk.deleted);
+                Batch { deleted: Deleted { bodies: walk.deleted, ..none }, next: walked(walk) }
+            }
+            Rows::Attempts => {
+                let walk = self.store.delete_attempts(self.keep.attempts, after, ROWS, lease).await?;
+                self.metrics.deleted("attempts", walk.deleted);
+                Batch { deleted: Deleted { attempts: walk.deleted, ..none }, next: walked(walk) }
+            }
+            Rows::Leftovers(what) => {
+                let leftovers = self.store.delete_leftovers(what, self.keep_of(what), ROWS, lease).await?;
+                self.metrics.deleted(what.table(), leftovers);
+                let next = (leftovers == u64::from(ROWS)).then_some(0);
+                Batch { deleted: Deleted { leftovers, ..none }, next }
+            }
+        })
+    }
+
     fn keep_sends(&self) -> TimeDelta {
         self.keep.sends.max(MIN_SENDS)
     }
 
-    async fn delete_sends(
-        &self,
-        deleted: &mut Deleted,
-        election: &mut Election,
-        pulse: &Pulse,
-        stop: &CancellationToken,
-    ) -> Result<(), CleanupError> {
-        for _ in 0..BATCHES {
-            let Some(lease) = may_go_on(election, pulse, stop).await? else { break };
-            let (sends, messages) = self.store.delete_sends(self.keep_sends(), SENDS, lease).await?;
-            self.metrics.deleted("sends", sends);
-            self.metrics.deleted("outbox", messages);
-            deleted.sends += sends;
-            deleted.messages += messages;
-            if sends < u64::from(SENDS) {
-                break;
-            }
+    fn keep_of(&self, what: Leftover) -> TimeDelta {
+        match what {
+            // The guard's own time to live is long enough; nothing is added to it.
+            Leftover::Fingerprints => TimeDelta::zero(),
+            Leftover::Replicas => self.keep.replicas,
+            Leftover::Slots => self.keep_sends(),
         }
-        Ok(())
     }
+}
 
-    async fn walk_bodies(
-        &self,
-        deleted: &mut Deleted,
-        election: &mut Election,
-        pulse: &Pulse,
-        stop: &CancellationToken,
-    ) -> Result<(), CleanupError> {
-        let mut after = 0;
-        for _ in 0..BATCHES {
-            let Some(lease) = may_go_on(election, pulse, stop).await? else { break };
-            let walk = self.store.delete_bodies(self.keep.bodies, after, ROWS, lease).await?;
-            self.metrics.deleted("bodies", walk.deleted);
-            deleted.bodies += walk.deleted;
-            after = walk.last;
-            if walk.finished {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    async fn walk_attempts(
-        &self,
-        deleted: &mut Deleted,
-        election: &mut Election,
-        pulse: &Pulse,
-        stop: &CancellationToken,
-    ) -> Result<(), CleanupError> {
-        let mut after = 0;
-        for _ in 0..BATCHES {
-            let Some(lease) = may_go_on(election, pulse, stop).await? else { break };
-            let walk = self.store.delete_attempts(self.keep.attempts, after, ROWS, lease).await?;
-            self.metrics.deleted("attempts", walk.deleted);
-            deleted.attempts += walk.deleted;
-            after = walk.last;
-            if walk.finished {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    async fn delete_leftovers(
-        &self,
-        what: Leftover,
-        keep: TimeDelta,
-        deleted: &mut Deleted,
-        election: &mut Election,
-        pulse: &Pulse,
-        stop: &CancellationToken,
-    ) -> Result<(), CleanupError> {
-        for _ in 0..BATCHES {
-            let Some(lease) = may_go_on(election, pulse, stop).await? else { break };
-            let rows = self.store.delete_leftovers(what, keep, ROWS, lease).await?;
-            self.metrics.deleted(what.table(), rows);
-            deleted.leftovers += rows;
-            if rows < u64::from(ROWS) {
-                break;
-            }
-        }
-        Ok(())
+impl Deleted {
+    fn add(&mut self, other: Self) {
+        self.bodies += other.bodies;
+        self.attempts += other.attempts;
+        self.sends += other.sends;
+        self.messages += other.messages;
+        self.leftovers += other.leftovers;
     }
 }
 
@@ -175,7 +166,7 @@ async fn may_go_on<'a>(
     election: &'a mut Election,
     pulse: &Pulse,
     stop: &CancellationToken,
-) -> Result<Option<&'a crate::store::leases::Leadership>, CleanupError> {
+) -> Result<Option<&'a Leadership>, CleanupError> {
     pulse.touch();
     if stop.is_cancelled() || !election.stand().await? {
         return Ok(None);

@@ -21,6 +21,7 @@ use super::table::KEYS;
 use super::text::{Mailbox, Setting};
 use super::url::{DatabaseUrl, browsable};
 use super::words::GuardBackend;
+use crate::domain::retry::MAX_AGE;
 use crate::domain::schedule::WeeklySchedule;
 
 /// Fewer characters can be guessed.
@@ -315,6 +316,14 @@ fn times(r: &mut Reader<'_>, config: &Config) {
         &["guard.ttl", "schedule.catch_up", "delivery.max_age"],
         "shorter than schedule.catch_up, delivery.max_age and 7 days together: a late copy would not be recognised",
         &format!("set it to {} h or more", remembered.num_hours()),
+    );
+    // A message may be put back by hand that long. Unless its refusals are still known then, the guard takes
+    // a fingerprint that could not be given back for a copy that was sent.
+    r.rule(
+        config.guard.is_none() || config.retention.attempts >= MAX_AGE,
+        &["retention.attempts", "guard.backend"],
+        "shorter than the 6 days in which `digestd queue retry` puts a message back: the guard would not know any more that the relay had refused it",
+        &format!("set it to {} h or more", MAX_AGE.num_hours()),
     );
     r.rule(
         TimeDelta::from_std(config.tick.interval).is_ok_and(|interval| interval <= config.tick.resweep),

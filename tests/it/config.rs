@@ -232,6 +232,9 @@ fn combinations_that_cannot_work_are_refused() {
     refuses(&smtp("[delivery]\nlease = \"3m\"\n"), &[], &["delivery.lease", "195 s together"]);
     refuses("[shutdown]\ngrace = \"30s\"\n", &[], &["shutdown.grace", "killed while it drains"]);
     refuses("[guard]\nbackend = \"sql\"\nttl = \"10d\"\n", &[], &["guard.ttl", "252 h or more"]);
+    let short = "[retention]\nattempts = \"143h\"\n";
+    refuses(&format!("[guard]\nbackend = \"sql\"\n{short}"), &[], &["retention.attempts", "144 h or more"]);
+    assert!(Config::parse(&format!("[guard]\nbackend = \"off\"\n{short}"), []).is_ok());
     refuses("[guard]\nbackend = \"redis\"\n", &[], &["guard.url: missing"]);
     refuses("[guard]\nbackend = \"sql\"\nurl = \"redis://h\"\n", &[], &["guard.url", "redis backend only"]);
     refuses("[tick]\nresweep = \"5s\"\n", &[], &["tick.resweep", "more frequent"]);
