@@ -8,6 +8,7 @@ use digestd::cleanup::retention::Deleted;
 use digestd::cleanup::{Cleanup, CleanupError};
 use digestd::domain::due::DueRules;
 use digestd::domain::ids::ReplicaId;
+use digestd::domain::schedule::{Slot, WeeklySchedule};
 use digestd::domain::send::SendState;
 use digestd::domain::week::{SendKey, WeekKey};
 use digestd::progress::{Progress, Pulse};
@@ -82,6 +83,25 @@ both_databases! {
         }
         assert_eq!(close(&cleanup).await, Closed::default());
         assert!(cleanup.metrics.prometheus_text().contains("digestd_missed_total 4"));
+    }
+
+    /// On the second page of orgs, the instants that were stored gave way to those computed by this release's
+    /// zone rules: the same week was closed by two different slots, and orgs beyond the first 500 were down as
+    /// missed while their window was still open. Seen when a week was closed with more than one page of orgs.
+    /// Here another release has stored a slot two hours later, and 501 orgs have it.
+    async fn every_page_of_orgs_is_missed_by_the_slot_as_stored(database: TestDatabase) {
+        let store = store(&database).await;
+        let orgs: Vec<String> = (0..501).map(|n| format!("org-{n:03}")).collect();
+        let rows: Vec<(&str, &str, &str)> = orgs.iter().map(|org| (org.as_str(), "Europe/Berlin", "weekday = 'sunday', local_time = '23:00'")).collect();
+        directory(&database, &rows).await;
+        let schedule = WeeklySchedule { weekday: chrono::Weekday::Sun, time: chrono::NaiveTime::from_hms_opt(23, 0, 0).expect("a time"), ..berlin() };
+        let computed = schedule.slot_in(week("2026-W28"));
+        let stored = Slot { at: computed.at + TimeDelta::hours(2), ..computed };
+        store.remember_slots(&[(schedule, stored)]).await.expect("stored");
+        store.clock().set(at("2026-07-15T00:00:00Z"));
+        assert_eq!(close(&cleanup(&store)).await.missed, 501 + 501);
+        let on_time = format!("week_key = '2026-W28' AND slot_at = {}", instant(&database, stored.at));
+        assert_eq!(count(&database, "sends", &on_time).await, 501);
     }
 
     async fn an_outage_of_weeks_is_accounted_for_week_by_week(database: TestDatabase) {

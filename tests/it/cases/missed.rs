@@ -42,6 +42,32 @@ both_databases! {
         }
     }
 
+    /// Headings were right and the figures below them one period late. Each week has a figure of its own here.
+    async fn the_figure_under_a_heading_is_that_of_its_days(database: TestDatabase) {
+        let store = store(&database).await;
+        let mut rows = Rows::new(&database);
+        rows.org("acme", "Acme", "Asia/Tokyo").admin("a", "acme", "a@acme.example");
+        // Both ends of the week in Tokyo, which begins while it is still Sunday in UTC.
+        let first: DateTime<Utc> = "2026-06-21T15:00:00Z".parse().expect("a time");
+        for (week, commits) in [(0, 1), (1, 3), (2, 7)] {
+            for n in 0..commits {
+                let from = first + TimeDelta::weeks(week);
+                let at = if n == 0 { from } else { from + TimeDelta::weeks(1) - TimeDelta::seconds(n) };
+                rows.activity(&format!("{week}-{n}"), "acme", "A change", at);
+            }
+        }
+        rows.write(&database).await;
+        let engine = Engine::new(&database, &store).await;
+        for week in 0..2 {
+            store.clock().set("2026-07-05T23:00:00Z".parse::<DateTime<Utc>>().expect("a time") + TimeDelta::weeks(week));
+            assert_eq!(engine.sweep().await.enqueued, 1);
+            engine.deliver(&database).await;
+        }
+        let mails = mails(&database);
+        let with = |heading: &str, figure: &str| mails.iter().filter(|mail| mail.contains(heading) && mail.contains(figure)).count();
+        assert_eq!((mails.len(), with("29 Jun", "commit: 3 ("), with("6=E2=80=9312 Jul 2026", "commit: 7 (")), (2, 1, 1), "{mails:?}");
+    }
+
     /// Rendering failed for weeks; then one digest told two months. Here two weeks cannot be gathered,
     /// and the third tells its own days alone.
     async fn weeks_that_failed_are_never_merged_into_a_later_one(database: TestDatabase) {

@@ -4,11 +4,13 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
+use digestd::clock::Clock;
+use futures_util::future::join_all;
 use tokio::sync::Barrier;
 
 use crate::support::backend::TestDatabase;
 use crate::support::engine::{Engine, Rows, mails};
-use crate::support::fixtures::{monday, store};
+use crate::support::fixtures::{monday, open, store};
 use crate::support::world::numbers;
 
 /// Orgs of these tests.
@@ -108,6 +110,31 @@ both_databases! {
         assert_eq!(booted.look().await.won, ORGS as u64);
         assert_eq!(booted.sweep().await.won, 0);
         assert_eq!(sends(&database).await, each(&["2026-W27", "2026-W28"]));
+    }
+
+    /// Four nodes whose clocks differed by a minute fired one minute's job four times. On PostgreSQL nobody's
+    /// own clock decides (`flow::clocks`); here each of four has a clock of its own, as the processes of a host
+    /// with SQLite would if its time jumped.
+    async fn nodes_whose_clocks_differ_by_a_minute_send_a_slot_once(database: TestDatabase) {
+        let first = store(&database).await;
+        fill(&database, &[monday() - TimeDelta::days(1)]).await;
+        let mut nodes = Vec::new();
+        for seconds in [-60, -20, 20, 60] {
+            let store = open(&database, Clock::manual(monday() + TimeDelta::seconds(seconds - 120)));
+            nodes.push((Engine::new(&database, &store).await, store));
+        }
+        let mut enqueued = 0;
+        for _ in 0..24 {
+            let ticks = nodes.iter().map(|(engine, _)| async { engine.look().await.enqueued + engine.sweep().await.enqueued });
+            enqueued += join_all(ticks).await.into_iter().sum::<u64>();
+            for (_, store) in &nodes {
+                store.clock().advance(TimeDelta::seconds(10));
+            }
+        }
+        assert_eq!((enqueued, sends(&database).await), (ORGS as u64, each(&["2026-W28"])));
+        first.clock().set(monday() + TimeDelta::minutes(5));
+        Engine::new(&database, &first).await.deliver(&database).await;
+        assert_eq!(mails(&database).len(), ORGS);
     }
 
     /// Two runs of one process overlapped, and both passed the look that came before the write.
