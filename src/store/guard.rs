@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Store, StoreError, run, uncancelled};
+use super::{Store, StoreError, only, run, uncancelled};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::ids::{GuardOwner, MessageId};
 
@@ -67,8 +67,9 @@ impl Store {
                     .bind(i64::try_from(wish.ttl.as_millis()).unwrap_or(i64::MAX / 4))
                     .bind(wish.message.0)
                     .bind(wish.resend)
-                    .fetch_optional(db)
+                    .fetch_all(db)
                     .await
+                    .map(only)
             })
         })
         .await

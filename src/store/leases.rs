@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Store, StoreError, run};
+use super::{Store, StoreError, only, run};
 use crate::domain::ids::{ReplicaId, Term};
 
 /// The lease of the replica that keeps house.
@@ -88,8 +88,9 @@ impl Store {
                 .bind(name)
                 .bind(holder.0)
                 .bind(millis(terms.ttl))
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("acquiring a lease"))?;
         let trusted_until = trusted_until(asked_at, terms);
@@ -110,8 +111,9 @@ impl Store {
                 .bind(lease.holder.0)
                 .bind(lease.term.0)
                 .bind(millis(terms.ttl))
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("renewing a lease"))?;
         if term.is_some() {

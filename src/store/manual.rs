@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::dialect::At;
-use super::{Store, StoreError, run, transact, uncancelled};
+use super::{Store, StoreError, only, run, transact, uncancelled};
 use crate::domain::address::Address;
 use crate::domain::ids::{OrgId, SendId};
 use crate::domain::schedule::Period;
@@ -82,8 +82,9 @@ impl Store {
                     .bind(At(send.period.end))
                     .bind(At(send.asked_at + send.give_up))
                     .bind(send.only.as_ref().map(Address::normal))
-                    .fetch_optional(&mut *tx)
-                    .await?;
+                    .fetch_all(&mut *tx)
+                    .await
+                    .map(only)?;
                 if id.is_some() {
                     sqlx::query(store.sql(EVENT)).bind(store.given()).bind(id).execute(&mut *tx).await?;
                 }

@@ -40,6 +40,7 @@ pub mod sends;
 pub mod slots;
 pub mod stats;
 pub mod suppressions;
+pub mod take_over;
 pub mod uncertain;
 pub mod weeks;
 
@@ -139,6 +140,12 @@ macro_rules! transact {
 }
 
 pub(in crate::store) use {run, transact};
+
+/// The only row of a statement that writes, read to its end. `fetch_optional` stops at the row: SQLite then
+/// commits behind it, and what comes of that, a full disk or a busy file, is never heard.
+fn only<T>(rows: Vec<T>) -> Option<T> {
+    rows.into_iter().next()
+}
 
 impl Store {
     /// The clock that decides.

@@ -232,7 +232,7 @@ impl Store {
         })
         .map_err(StoreError::doing(doing))?;
         let key: Option<String> =
-            run!(self, write, db => sqlx::query_scalar(self.sql(KEY)).fetch_one(db).await)
+            run!(self, read, db => sqlx::query_scalar(self.sql(KEY)).fetch_one(db).await)
                 .map_err(StoreError::doing(doing))?;
         key.map(SecretString::from)
             .ok_or_else(|| StoreError::inconsistent("installation", "unsubscribe_key", 1))

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::dialect::At;
 use super::sends::cut;
-use super::{Store, StoreError, run, transact, uncancelled};
+use super::{Store, StoreError, only, run, transact, uncancelled};
 use crate::domain::ids::ReplicaId;
 
 /// The breaker's states.
@@ -229,8 +229,9 @@ impl Store {
                 .bind(millis(first))
                 .bind(millis(longest))
                 .bind(cut(note))
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("counting a relay's failure"))?;
         Ok(state.as_deref() == Some(Breaker::Open.as_str()))
@@ -252,8 +253,9 @@ impl Store {
                 .bind(millis(first))
                 .bind(millis(longest))
                 .bind(cut(note))
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("opening the relay's breaker"))?;
         Ok(state.is_some())
@@ -272,8 +274,9 @@ impl Store {
                 .bind(name)
                 .bind(me.0)
                 .bind(millis(patience))
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("asking to probe the relay"))?;
         Ok(state.is_some())
@@ -286,8 +289,9 @@ impl Store {
                 .bind(self.given())
                 .bind(name)
                 .bind(probe)
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("closing the relay's breaker"))?;
         Ok(state.is_some())
@@ -309,8 +313,9 @@ impl Store {
                 .bind(self.given())
                 .bind(name)
                 .bind(millis(span))
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("changing the relay's rate"))?;
         Ok(state.is_some())
@@ -338,8 +343,9 @@ impl Store {
                     .bind(per_second)
                     .bind(DAY.num_milliseconds())
                     .bind(per_second.max(1.0))
-                    .fetch_optional(&mut *tx)
-                    .await?;
+                    .fetch_all(&mut *tx)
+                    .await
+                    .map(only)?;
                 let (bucket, used) = filled.unwrap_or_default();
                 let left_today = limits.per_day.map_or(i64::MAX, |quota| quota - used);
                 let granted = whole(bucket).min(want).min(u32::try_from(left_today.max(0)).unwrap_or(u32::MAX));

@@ -4,7 +4,7 @@ use chrono::TimeDelta;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use super::sends::FIRST_HOLDERS;
+use super::take_over::FIRST_HOLDERS;
 use super::{Store, StoreError, transact, uncancelled};
 use crate::domain::ids::OrgId;
 use crate::domain::send::SendState;

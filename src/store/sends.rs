@@ -2,18 +2,14 @@
 
 use std::collections::HashMap;
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::TimeDelta;
 use serde::Serialize;
 use sqlx::types::Json;
 
-use super::dialect::At;
-use super::{Store, StoreError, run, transact, uncancelled};
-use crate::domain::address::Address;
-use crate::domain::ids::{ClaimId, Epoch, OrgId, ReplicaId, SendId};
-use crate::domain::schedule::Period;
+use super::{Store, StoreError, only, run, transact, uncancelled};
+use crate::domain::ids::{ClaimId, Epoch, ReplicaId, SendId};
 use crate::domain::send::{Claim, ClaimOrigin, DueOrg, SendReason, SendState};
 use crate::domain::week::SendKey;
-use crate::domain::zone::Zone;
 
 /// How a claim is held, for every claim of a replica.
 #[derive(Debug, Clone, Copy)]
@@ -56,7 +52,7 @@ pub(super) struct DueRow<'a> {
 }
 
 #[derive(Serialize)]
-struct EndRow {
+pub(super) struct EndRow {
     id: i64,
     epoch: i64,
     state: &'static str,
@@ -65,7 +61,13 @@ struct EndRow {
 }
 
 impl EndRow {
-    fn new(send: SendId, epoch: Epoch, state: SendState, reason: SendReason, detail: Option<&str>) -> Self {
+    pub(super) fn new(
+        send: SendId,
+        epoch: Epoch,
+        state: SendState,
+        reason: SendReason,
+        detail: Option<&str>,
+    ) -> Self {
         let (state, reason) = (state.as_str(), reason.as_str());
         Self { id: send.0, epoch: epoch.0, state, reason, detail: detail.map(cut) }
     }
@@ -109,35 +111,6 @@ const HAVE_SEND: &str = "
     FROM digestd.sends AS s
     JOIN {each}($1) AS u ON s.org_id = u.value->>'org' AND s.week_key = u.value->>'key'
     WHERE s.org_id {among}(SELECT v.value->>'org' FROM {each}($1) AS v){end_among}";
-
-/// Claims whose lease has passed, whatever their slot, window or origin.
-const EXPIRED: &str = "
-    SELECT id
-    FROM digestd.sends
-    WHERE state = 'claimed' AND lease_until <= (SELECT {now})
-    ORDER BY lease_until, id
-    LIMIT $2
-    {skip_locked}";
-
-/// Once a claim is taken over, its row does not tell who had it first.
-pub(super) const FIRST_HOLDERS: &str = "
-    INSERT INTO digestd.send_events (send_id, at, event, epoch, replica)
-    SELECT s.id, s.claimed_at, 'claimed', s.epoch, s.claimed_by
-    FROM digestd.sends AS s
-    JOIN {each}($1) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
-    WHERE s.epoch = 1 AND s.claimed_by IS NOT NULL";
-
-const TAKE_OVER: &str = "
-    UPDATE digestd.sends
-    SET epoch = epoch + 1,
-        claim_id = $2,
-        claimed_by = $3,
-        claimed_at = {now},
-        lease_until = {now} + $4{ms}
-    WHERE id IN (SELECT CAST(u.value->>'id' AS BIGINT) FROM {each}($5) AS u)
-      AND state = 'claimed'
-      AND lease_until <= {now}
-    RETURNING id, epoch, org_id, week_key, slot_at, timezone, period_first, only_address, attempts, give_up_at";
 
 /// Locked in the order of ids, like every write of several sends: a batch is renewed while parts of it
 /// end, and two statements that lock the same rows in different orders would deadlock.
@@ -197,26 +170,9 @@ const FINISH: &str = "
     WHERE id = mine_id
     RETURNING id";
 
-const EVENT: &str = "
+pub(super) const EVENT: &str = "
     INSERT INTO digestd.send_events (send_id, at, event, epoch, replica, detail)
     VALUES ($2, {now}, $3, $4, $5, $6)";
-
-#[derive(Serialize)]
-struct ExpiredRow {
-    id: i64,
-}
-
-/// A take-over row as it stands in the table.
-type TakenRow = (i64, i64, String, String, At, String, String, Option<String>, i32, At);
-
-/// A taken-over claim, and whether its time has passed.
-#[derive(Debug)]
-pub struct TakenOver {
-    /// The claim.
-    pub claim: Claim,
-    /// When it is failed rather than tried again.
-    pub give_up_at: DateTime<Utc>,
-}
 
 impl Store {
     /// Claims a batch. Returns the claims won; the others belong to somebody else, or their window
@@ -279,82 +235,6 @@ impl Store {
         Ok(due.into_iter().filter(|d| !have.contains(d.org.as_str())).collect())
     }
 
-    /// Takes over up to `limit` claims whose lease has passed, each with a higher epoch. A row that cannot
-    /// be read holds up no other: it is tried again after a lease, by a release that may know better, and
-    /// failed once its time has passed.
-    pub async fn take_over(
-        &self,
-        limit: u32,
-        id: ClaimId,
-        terms: ClaimTerms,
-    ) -> Result<Vec<TakenOver>, StoreError> {
-        let store = self.clone();
-        let rows: Vec<TakenRow> = uncancelled(async move {
-            transact!(&store, tx => {
-                let expired: Vec<i64> = sqlx::query_scalar(store.sql(EXPIRED))
-                    .bind(store.given())
-                    .bind(i64::from(limit))
-                    .fetch_all(&mut *tx)
-                    .await?;
-                if expired.is_empty() {
-                    return Ok(Vec::new());
-                }
-                let expired: Vec<ExpiredRow> = expired.into_iter().map(|id| ExpiredRow { id }).collect();
-                sqlx::query(store.sql(FIRST_HOLDERS)).bind(Json(&expired)).execute(&mut *tx).await?;
-                let rows: Vec<TakenRow> = sqlx::query_as(store.sql(TAKE_OVER))
-                    .bind(store.given())
-                    .bind(id.0)
-                    .bind(terms.replica.0)
-                    .bind(terms.lease.num_milliseconds())
-                    .bind(Json(&expired))
-                    .fetch_all(&mut *tx)
-                    .await?;
-                for row in &rows {
-                    sqlx::query(store.sql(EVENT))
-                        .bind(store.given())
-                        .bind(row.0)
-                        .bind("taken_over")
-                        .bind(row.1)
-                        .bind(terms.replica.0)
-                        .bind(None::<String>)
-                        .execute(&mut *tx)
-                        .await?;
-                }
-                Ok(rows)
-            })
-        })
-        .await
-        .map_err(StoreError::doing("taking over expired claims"))?;
-        let mut taken = Vec::with_capacity(rows.len());
-        for row in rows {
-            let (send, epoch, give_up_at) = (SendId(row.0), Epoch(row.1), row.9.0);
-            match taken_over(row) {
-                Ok(one) => taken.push(one),
-                Err(error) => self.leave_unreadable(send, epoch, give_up_at, &error).await?,
-            }
-        }
-        Ok(taken)
-    }
-
-    async fn leave_unreadable(
-        &self,
-        send: SendId,
-        epoch: Epoch,
-        give_up_at: DateTime<Utc>,
-        error: &StoreError,
-    ) -> Result<(), StoreError> {
-        tracing::error!(
-            send.id = %send, error = error as &dyn std::error::Error,
-            "a claimed send cannot be read; the others go on"
-        );
-        if self.now().await? >= give_up_at {
-            let (state, reason) = (SendState::Failed, SendReason::TooLate);
-            let row = EndRow::new(send, epoch, state, reason, Some(&error.to_string()));
-            self.finish_rows(&[row]).await?;
-        }
-        Ok(())
-    }
-
     /// Extends claims. Returns those that are still held; whoever is missing has been superseded.
     pub async fn renew(
         &self,
@@ -386,8 +266,9 @@ impl Store {
             sqlx::query_scalar(self.sql(CHARGE))
                 .bind(claim.send.0)
                 .bind(claim.epoch.0)
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("charging an attempt"))?;
         Ok(attempts.map(|n| u32::try_from(n).unwrap_or(0)))
@@ -413,8 +294,9 @@ impl Store {
                     .bind(delay.num_milliseconds())
                     .bind(&error)
                     .bind(i32::try_from(claim.attempts).unwrap_or(i32::MAX))
-                    .fetch_optional(&mut *tx)
-                    .await?;
+                    .fetch_all(&mut *tx)
+                    .await
+                    .map(only)?;
                 if moved.is_some() && error.is_some() {
                     sqlx::query(store.sql(EVENT))
                         .bind(store.given())
@@ -444,7 +326,7 @@ impl Store {
         self.finish_rows(&rows).await
     }
 
-    async fn finish_rows(&self, rows: &[EndRow]) -> Result<Vec<SendId>, StoreError> {
+    pub(super) async fn finish_rows(&self, rows: &[EndRow]) -> Result<Vec<SendId>, StoreError> {
         let ids: Vec<i64> = run!(self, write, db => {
             sqlx::query_scalar(self.sql(FINISH)).bind(self.given()).bind(Json(rows)).fetch_all(db).await
         })
@@ -466,26 +348,6 @@ pub(super) fn due_row(due: &DueOrg, catch_up: TimeDelta, give_up: TimeDelta) -> 
         starts: due.period.start.timestamp_millis(),
         ends: due.period.end.timestamp_millis(),
     }
-}
-
-fn taken_over(row: TakenRow) -> Result<TakenOver, StoreError> {
-    let (send, epoch, org, key, slot_at, zone, first, only, attempts, give_up_at) = row;
-    let unknown = |column| StoreError::inconsistent("sends", column, send);
-    let zone = Zone::parse(&zone).map_err(|_| unknown("timezone"))?;
-    let first = first.parse().map_err(|_| unknown("period_first"))?;
-    let only = only.as_deref().map(Address::parse).transpose().map_err(|_| unknown("only_address"))?;
-    let claim = Claim {
-        send: SendId(send),
-        epoch: Epoch(epoch),
-        org: OrgId::parse(&org).map_err(|_| unknown("org_id"))?,
-        key: SendKey::parse(&key).map_err(|_| unknown("week_key"))?,
-        slot_at: slot_at.0,
-        period: Period::seven_days(zone, first),
-        only,
-        attempts: u32::try_from(attempts).map_err(|_| unknown("attempts"))?,
-        origin: ClaimOrigin::TakenOver,
-    };
-    Ok(TakenOver { claim, give_up_at: give_up_at.0 })
 }
 
 /// The longest text kept of an error, in characters.

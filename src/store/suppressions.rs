@@ -5,7 +5,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use super::dialect::At;
 use super::sends::cut;
-use super::{Store, StoreError, run};
+use super::{Store, StoreError, only, run};
 use crate::domain::address::Address;
 
 /// When a failing address is left out.
@@ -117,8 +117,9 @@ impl Store {
                 .bind(limit(terms.soft_after))
                 .bind(terms.soft_decay.num_milliseconds())
                 .bind(cut(note))
-                .fetch_one(db)
+                .fetch_all(db)
                 .await
+                .and_then(|rows| only(rows).ok_or(sqlx::Error::RowNotFound))
         })
         .map_err(StoreError::doing("counting an address's failure"))
     }

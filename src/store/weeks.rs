@@ -5,7 +5,7 @@ use sqlx::types::Json;
 
 use super::dialect::At;
 use super::sends::{DueRow, due_row};
-use super::{Store, StoreError, run};
+use super::{Store, StoreError, only, run};
 use crate::domain::ids::OrgId;
 use crate::domain::send::DueOrg;
 use crate::domain::week::WeekKey;
@@ -90,8 +90,9 @@ impl Store {
             sqlx::query_scalar(self.sql(CLOSE))
                 .bind(self.given())
                 .bind(week.to_string())
-                .fetch_optional(db)
+                .fetch_all(db)
                 .await
+                .map(only)
         })
         .map_err(StoreError::doing("closing a week"))?;
         Ok(closed.is_some())

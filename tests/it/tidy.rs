@@ -70,6 +70,11 @@ fn files_are_short_and_hold_no_unfinished_work() {
 }
 
 #[test]
+fn statements_that_write_are_read_to_their_end() {
+    assert_none(&half_read(&read_all("src/store")));
+}
+
+#[test]
 fn migrations_are_twins() {
     assert_none(&lonely(&names("migrations/postgres"), &names("migrations/sqlite")));
 }
@@ -179,6 +184,29 @@ fn unfinished(sources: &[Source]) -> Vec<String> {
     problems
 }
 
+/// Statements that write and are read up to their first row only: what comes of the commit behind it is
+/// never heard.
+fn half_read(sources: &[Source]) -> Vec<String> {
+    let mut problems = Vec::new();
+    // Migrations ask their questions through the connection that writes.
+    for (path, text) in sources.iter().filter(|(path, _)| path != "src/store/migrate.rs") {
+        let mut writes = false;
+        for (number, line) in code(text).lines().enumerate() {
+            if line.contains("fn ") || line.contains(", read, ") {
+                writes = false;
+            }
+            if line.contains(", write, ") || line.contains("transact!(") {
+                writes = true;
+            }
+            if writes && (line.contains(".fetch_optional(") || line.contains(".fetch_one(")) {
+                problems
+                    .push(format!("{path}:{}: a statement that writes is to be read to its end", number + 1));
+            }
+        }
+    }
+    problems
+}
+
 fn lonely(postgres: &BTreeSet<String>, sqlite: &BTreeSet<String>) -> Vec<String> {
     postgres
         .symmetric_difference(sqlite)
@@ -277,7 +305,7 @@ fn names(folder: &str) -> BTreeSet<String> {
 }
 
 mod tests {
-    use super::{Source, circles, code, forbidden_imports, imports, lonely, strays, unfinished};
+    use super::{Source, circles, code, forbidden_imports, half_read, imports, lonely, strays, unfinished};
 
     fn source(path: &str, text: &str) -> Source {
         (path.to_owned(), text.to_owned())
@@ -378,6 +406,21 @@ mod tests {
         for text in ["todo!()", "unimplemented!()", "#[allow(dead_code)]", "#![allow(unused)]"] {
             assert_eq!(unfinished(&[source("src/a.rs", text)]).len(), 1, "{text}");
         }
+    }
+
+    #[test]
+    fn a_write_that_is_read_to_its_first_row_only_is_found() {
+        let path = "src/store/x.rs";
+        let one = |side: &str, fetch: &str| {
+            let text = format!(
+                "fn f() {{\n    run!(self, {side}, db => {{\n        q.{fetch}(db).await\n    }})\n}}"
+            );
+            half_read(&[source(path, &text)]).len()
+        };
+        assert_eq!(one("write", "fetch_optional"), 1);
+        assert_eq!(one("write", "fetch_one"), 1);
+        assert_eq!(one("write", "fetch_all"), 0);
+        assert_eq!(one("read", "fetch_optional"), 0);
     }
 
     #[test]

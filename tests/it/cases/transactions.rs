@@ -1,8 +1,17 @@
 //! What a commit says: an answer that is a lie, and errors that nobody read.
 
+use std::time::Duration;
+
 use chrono::TimeDelta;
-use digestd::domain::ids::ReplicaId;
+use digestd::domain::address::Address;
+use digestd::domain::fingerprint::Fingerprint;
+use digestd::domain::ids::{GuardOwner, MessageId, ReplicaId};
+use digestd::domain::week::WeekKey;
 use digestd::store::enqueue::Enqueue;
+use digestd::store::guard::Wish;
+use digestd::store::leases::{LEADER, LeadershipTerms};
+use digestd::store::relays::Breaker;
+use digestd::store::suppressions::{Fault, SuppressionTerms};
 use digestd::store::{ErrorClass, Store};
 
 use crate::support::backend::{Kind, TestDatabase};
@@ -37,6 +46,40 @@ async fn refuse(database: &TestDatabase, address: &str, at_commit: bool) {
                 "CREATE TRIGGER refuse AFTER INSERT ON outbox WHEN NEW.address = '{address}' \
                  BEGIN INSERT INTO pledge VALUES ('no such org'); END"
             ));
+        }
+    }
+    rows.write(database).await;
+}
+
+/// Makes the database refuse every change of these tables, but only at the commit.
+async fn refuse_commits(database: &TestDatabase, tables: &[&str]) {
+    let mut rows = Rows::new(database);
+    match database.kind {
+        Kind::Postgres => {
+            rows.statement("CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$");
+        }
+        Kind::Sqlite => {
+            rows.statement(
+                "CREATE TABLE pledge (org TEXT REFERENCES orgs (id) DEFERRABLE INITIALLY DEFERRED)",
+            );
+        }
+    }
+    for table in tables {
+        match database.kind {
+            Kind::Postgres => {
+                rows.statement(&format!(
+                    "CREATE CONSTRAINT TRIGGER refuse_{table} AFTER INSERT OR UPDATE ON {{}}{table} \
+                     DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()"
+                ));
+            }
+            Kind::Sqlite => {
+                for event in ["INSERT", "UPDATE"] {
+                    rows.statement(&format!(
+                        "CREATE TRIGGER refuse_{table}_{event} AFTER {event} ON {table} \
+                         BEGIN INSERT INTO pledge VALUES ('no such org'); END"
+                    ));
+                }
+            }
         }
     }
     rows.write(database).await;
@@ -94,6 +137,43 @@ both_databases! {
         refuse(&database, "b@org-0001.example", true).await;
         assert_eq!(enqueue_three(&store).await, Err(ErrorClass::Permanent));
         nothing_was_written(&database, &store).await;
+    }
+
+    /// A statement gave its row and failed at its own commit. Nobody had read on, so a body left whose fingerprint
+    /// was never kept, and two replicas could have led.
+    async fn a_row_is_no_proof_of_its_commit(database: TestDatabase) {
+        let store = store(&database).await;
+        let me = ReplicaId::random();
+        let spans = (Duration::from_mins(1), Duration::from_mins(10));
+        store.relay("relay").await.expect("a row");
+        let claim = store.claim(&due_orgs(1, monday()), claim_id(), terms(me)).await.expect("a claim").remove(0);
+        refuse_commits(&database, &["fingerprints", "leases", "weeks", "relays", "suppressions", "sends"]).await;
+
+        let to = Address::parse("a@x.org").expect("an address");
+        let wish = Wish {
+            fingerprint: Fingerprint::derive(to.normal(), "digest", "acme 2026-W28"),
+            owner: GuardOwner::random(),
+            message: MessageId(1),
+            resend: false,
+            ttl: Duration::from_hours(1),
+        };
+        assert!(store.take_fingerprint(&wish).await.is_err(), "a fingerprint");
+        let leadership = LeadershipTerms { ttl: Duration::from_mins(1), margin: Duration::from_secs(5) };
+        assert!(store.acquire_lease(LEADER, me, leadership).await.is_err(), "a lease");
+        let week = WeekKey::parse("2026-W28").expect("a week");
+        assert!(store.close_week(week).await.is_err(), "a week");
+        assert!(store.relay_failing("relay", 1, spans, "").await.is_err(), "a failure of the relay");
+        assert!(store.relay_open("relay", "auth", spans, "").await.is_err(), "a breaker");
+        assert!(store.relay_throttled("relay", spans.0).await.is_err(), "a rate");
+        let soon = SuppressionTerms { hard_after: 1, soft_after: 1, soft_decay: TimeDelta::days(1) };
+        assert!(store.note_address_failure(&to, Fault::Hard, soon, "").await.is_err(), "a failure of an address");
+        assert!(store.charge(&claim).await.is_err(), "an attempt");
+
+        for table in ["fingerprints", "leases", "weeks", "suppressions"] {
+            let kept = numbers(&database, &format!("SELECT 'kept', COUNT(*) FROM {{}}{table}")).await[0].1;
+            assert_eq!(kept, 0, "{table}");
+        }
+        assert_eq!(store.relay("relay").await.expect("a state").breaker, Breaker::Closed);
     }
 
     /// One conflicting row blocked a whole stage. The org that the database refuses is the only one that
