@@ -12,7 +12,6 @@ use chrono::TimeDelta;
 use secrecy::SecretString;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use crate::cleanup;
 use crate::cleanup::election::Election;
@@ -34,7 +33,7 @@ use crate::guard::redis::RedisMemory;
 use crate::guard::{Guard, GuardTerms, Memory, Watch};
 use crate::heartbeat;
 use crate::http::{self, HttpState, PageSettings};
-use crate::lifecycle::{self, Shutdown};
+use crate::lifecycle::{self, Parts, Shutdown};
 use crate::mail::compose::Sender;
 use crate::mail::folder::MailFolder;
 use crate::mail::transport::{
@@ -107,12 +106,15 @@ pub enum AppError {
     /// A file named by the configuration.
     #[error("reading {0}")]
     File(String, #[source] std::io::Error),
+    /// A part of the replica has panicked.
+    #[error("{0} has panicked")]
+    Panicked(&'static str),
     /// The port for HTTP.
     #[error("listening on {0}")]
     Listen(std::net::SocketAddr, #[source] std::io::Error),
 }
 
-/// Runs a replica until it is told to stop. True: everything ended in time.
+/// Runs a replica until it is told to stop, or a part of it panics. True: everything ended in time.
 pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<bool, AppError> {
     let replica = ReplicaId::random();
     let store = open_store(config, clock)?;
@@ -139,7 +141,7 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
         replica.id = %replica, http.listen = %config.listen, relay = %config.relay.url,
         version = env!("CARGO_PKG_VERSION"), "digestd is running"
     );
-    let tracker = TaskTracker::new();
+    let parts = Parts::new(shutdown);
     let beat = Heartbeat {
         replica,
         host: host_name(),
@@ -150,32 +152,33 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     let pulse = progress.watch("heartbeat", heartbeat::EVERY * 8);
     // The others take over its connections at its goodbye, so it says it when the last is closed.
     let delivered = CancellationToken::new();
-    tracker.spawn(heartbeat::run(store.clone(), beat, metrics, pulse, delivered.clone()));
+    parts.spawn("the heartbeat", heartbeat::run(store.clone(), beat, metrics, pulse, delivered.clone()));
     let rhythm = tick_rhythm(config, replica);
-    tracker.spawn(tick::run(tick, rhythm, progress.clone(), shutdown.soft.clone()));
+    parts.spawn("the tick", tick::run(tick, rhythm, progress.clone(), shutdown.soft.clone()));
     let election = Election::new(store.clone(), replica);
-    tracker.spawn(cleanup::run(cleanup, election, progress.clone(), shutdown.soft.clone()));
+    let housekeeping = cleanup::run(cleanup, election, progress.clone(), shutdown.soft.clone());
+    parts.spawn("housekeeping", housekeeping);
     let (soft, hard) = (shutdown.soft.clone(), shutdown.hard.clone());
-    tracker.spawn(async move {
+    parts.spawn("the delivery", async move {
         let _goodbye = delivered.drop_guard();
         deliver::run(deliver, progress, soft, hard).await;
     });
-    tracker.spawn(async move {
-        // A panic in the journal has been logged by then; its markers become uncertain.
-        let _ = journal.await;
-    });
+    parts.watch("the journal", journal);
     let stop = shutdown.soft.clone();
-    tracker.spawn(async move {
+    parts.spawn("the HTTP server", async move {
         if let Err(error) = http::serve(listener, http, stop).await {
             tracing::error!(error = &error as &dyn std::error::Error, "the HTTP server has ended");
         }
     });
     shutdown.soft.cancelled().await;
-    let ended = lifecycle::finish(&tracker, shutdown).await;
+    let ended = lifecycle::finish(parts.tracker(), shutdown).await;
     // A database that does not answer must not hold the process up.
     let _ = tokio::time::timeout(CLOSE, store.close()).await;
     tracing::info!(complete = ended, "digestd has stopped");
-    Ok(ended)
+    match parts.panicked() {
+        Some(part) => Err(AppError::Panicked(part)),
+        None => Ok(ended),
+    }
 }
 
 /// Opens the state database without waiting for it.

@@ -18,10 +18,13 @@ pub enum Point {
     BeforeBody,
     /// The relay has answered, nothing is recorded.
     AfterReply,
+    /// Markers and results are about to be written.
+    Journal,
 }
 
 /// Stops here if `DIGESTD_FAULT` names this point: `after_marker` dies at once and without clean-up,
-/// `freeze:after_marker` stands still at its first arrival, until somebody lets it go on.
+/// `freeze:after_marker` stands still at its first arrival, until somebody lets it go on, and
+/// `panic:after_marker` panics at its first arrival.
 #[cfg(feature = "faults")]
 #[expect(clippy::disallowed_methods, reason = "a test's switch, absent from release builds")]
 pub fn point(point: Point) {
@@ -33,25 +36,26 @@ pub fn point(point: Point) {
         Point::AfterMarker => "after_marker",
         Point::BeforeBody => "before_body",
         Point::AfterReply => "after_reply",
+        Point::Journal => "journal",
     };
     let Ok(wanted) = std::env::var("DIGESTD_FAULT") else { return };
     if wanted == name {
         std::process::abort();
     }
-    if wanted.strip_prefix("freeze:") == Some(name) {
-        freeze_once();
-    }
-}
-
-/// By the shell's `kill`: the crate forbids the unsafe call that a signal needs.
-#[cfg(feature = "faults")]
-fn freeze_once() {
-    use std::sync::atomic::{AtomicBool, Ordering};
-    static FROZEN: AtomicBool = AtomicBool::new(false);
-    if !FROZEN.swap(true, Ordering::SeqCst) {
-        // The signal stops every thread, this one before `status` can return.
+    if wanted.strip_prefix("freeze:") == Some(name) && is_first() {
+        // By the shell's `kill`: the crate forbids the unsafe call that a signal needs. The signal stops
+        // every thread, this one before `status` can return.
         let _ = std::process::Command::new("sh").args(["-c", "kill -s STOP $PPID"]).status();
     }
+    assert!(wanted.strip_prefix("panic:") != Some(name) || !is_first(), "a test asked for this panic");
+}
+
+/// Whether no thread has come this far before.
+#[cfg(feature = "faults")]
+fn is_first() -> bool {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    static ARRIVED: AtomicBool = AtomicBool::new(false);
+    !ARRIVED.swap(true, Ordering::SeqCst)
 }
 
 /// Nothing.

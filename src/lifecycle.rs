@@ -1,9 +1,11 @@
 //! Signals, stopping in two steps, and exit codes.
 
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -82,6 +84,50 @@ impl Shutdown {
     }
 }
 
+/// The parts of a replica. One that panics ends them all: half a replica looks alive and leaves work undone,
+/// while an orchestrator starts a whole one again.
+#[derive(Debug)]
+pub struct Parts {
+    tracker: TaskTracker,
+    soft: CancellationToken,
+    panicked: Arc<OnceLock<&'static str>>,
+}
+
+impl Parts {
+    /// None yet.
+    pub fn new(shutdown: &Shutdown) -> Self {
+        Self { tracker: TaskTracker::new(), soft: shutdown.soft.clone(), panicked: Arc::default() }
+    }
+
+    /// Starts a part.
+    pub fn spawn(&self, part: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+        self.watch(part, tokio::spawn(work));
+    }
+
+    /// Watches a part that runs already.
+    pub fn watch(&self, part: &'static str, task: JoinHandle<()>) {
+        let (soft, panicked) = (self.soft.clone(), Arc::clone(&self.panicked));
+        self.tracker.spawn(async move {
+            if let Err(error) = task.await {
+                tracing::error!(part, %error, "a part of this replica has panicked; the replica ends");
+                // Only the first is told.
+                let _ = panicked.set(part);
+                soft.cancel();
+            }
+        });
+    }
+
+    /// All that are still running.
+    pub fn tracker(&self) -> &TaskTracker {
+        &self.tracker
+    }
+
+    /// The first part that has panicked, if any has.
+    pub fn panicked(&self) -> Option<&'static str> {
+        self.panicked.get().copied()
+    }
+}
+
 /// Waits until all tasks have ended, at the latest a moment after the hard stop.
 ///
 /// Returns whether they did. The tracker is closed; the soft stop is asked for if nobody has.
@@ -155,6 +201,17 @@ mod tests {
         assert!(!shutdown.hard.is_cancelled());
         terminate();
         shutdown.hard.cancelled().await;
+    }
+
+    #[tokio::test]
+    async fn a_part_that_panics_ends_the_others_and_is_told() {
+        let shutdown = Shutdown::new();
+        let parts = Parts::new(&shutdown);
+        parts.spawn("the other", shutdown.soft.clone().cancelled_owned());
+        assert_eq!(parts.panicked(), None);
+        parts.spawn("the one", async { panic!("as the test wants") });
+        assert!(finish(parts.tracker(), &shutdown).await);
+        assert_eq!(parts.panicked(), Some("the one"));
     }
 
     #[tokio::test(start_paused = true)]

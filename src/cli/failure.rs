@@ -89,7 +89,7 @@ fn exit(error: &anyhow::Error) -> Exit {
     }
     match find::<AppError>(error) {
         Some(AppError::Unavailable(..) | AppError::Listen(..)) => Exit::Unavailable,
-        Some(AppError::Store(_)) | None => Exit::Internal,
+        Some(AppError::Store(_) | AppError::Panicked(_)) | None => Exit::Internal,
         Some(_) => Exit::Config,
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Deliver;
-use super::journal::MarkAnswer;
+use super::journal::{MarkAnswer, Marker};
 use crate::domain::ids::GuardOwner;
 use crate::domain::message::Leased;
 use crate::domain::reply::HandOver;
@@ -41,28 +41,50 @@ impl Deliver {
         };
         let size = message.bytes.len();
         let marker_asked_at = Instant::now();
-        let (envelope, marked) =
-            tokio::join!(open.envelope(&self.from, &message.to, size), self.journal.mark(message.fence()));
-        match marked {
-            MarkAnswer::Sending => faults::point(Point::AfterMarker),
+        let (envelope, marked) = tokio::join!(
+            open.envelope(&self.from, &message.to, size),
+            self.journal.mark(message.fence(), owner)
+        );
+        let mut marker = match marked {
+            MarkAnswer::Sending(marker) => marker,
             // The relay may be waiting for a body that must not come: the connection is dropped.
             MarkAnswer::Superseded | MarkAnswer::Suppressed | MarkAnswer::Lost => return Attempt::NotOurs,
-        }
+        };
+        faults::point(Point::AfterMarker);
         let envelope = match envelope {
             // The relay had closed an idle connection: the same envelope on a fresh one.
-            Err(HandOver::Broken { stale: true, .. }) => {
-                open = match self.transport.connect().await {
-                    Ok(fresh) => fresh,
-                    Err(failure) => return Attempt::NoConnection(failure),
-                };
-                open.envelope(&self.from, &message.to, size).await
-            }
+            Err(HandOver::Broken { stale: true, .. }) => match self.transport.connect().await {
+                Ok(fresh) => {
+                    open = fresh;
+                    open.envelope(&self.from, &message.to, size).await
+                }
+                Err(failure) => {
+                    marker.spend();
+                    return Attempt::NoConnection(failure);
+                }
+            },
             other => other,
         };
-        if let Err(refused) = envelope {
+        let attempt = match envelope {
+            Err(refused) => Attempt::Asked(refused),
+            Ok(()) => self.body(&mut open, message, &mut marker, (owner, marker_asked_at)).await,
+        };
+        // What came of it is recorded next.
+        marker.spend();
+        if let Attempt::Asked(_) = attempt {
             *connection = Some(open).filter(Connection::reusable);
-            return Attempt::Asked(refused);
         }
+        attempt
+    }
+
+    /// Guard, then body. From its first byte on the marker is spent.
+    async fn body(
+        &self,
+        open: &mut Connection,
+        message: &Leased,
+        marker: &mut Marker,
+        (owner, marker_asked_at): (GuardOwner, Instant),
+    ) -> Attempt {
         match self.guard.take(message, owner).await {
             Taken::Go => {}
             Taken::Duplicate => return Attempt::Duplicate,
@@ -75,12 +97,12 @@ impl Deliver {
             return Attempt::HeldBack("the lease was too old to begin the body");
         }
         faults::point(Point::BeforeBody);
+        marker.spend();
         let outcome = open.body(&message.bytes, &message.uid).await;
         faults::point(Point::AfterReply);
         if matches!(outcome, HandOver::Refused { .. } | HandOver::Broken { .. }) {
             self.guard.give_back(message, owner).await;
         }
-        *connection = Some(open).filter(Connection::reusable);
         Attempt::Asked(outcome)
     }
 

@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use chrono::TimeDelta;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::domain::ids::ReplicaId;
+use crate::domain::ids::{GuardOwner, ReplicaId};
 use crate::domain::message::{Disposition, Fence, Finished};
+use crate::faults::{self, Point};
 use crate::metrics::Metrics;
 use crate::store::results::{Marked, Written};
 use crate::store::{Store, StoreError};
@@ -30,10 +31,10 @@ const FAREWELL_RETRY: Duration = Duration::from_millis(500);
 const MAX_BACK_OFF: Duration = Duration::from_secs(10);
 
 /// What became of a marker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum MarkAnswer {
     /// Set: the body may leave.
-    Sending,
+    Sending(Marker),
     /// The recipient has left or is suppressed: nothing may leave, the row is final.
     Suppressed,
     /// The lease is somebody else's by now: nothing may leave.
@@ -42,9 +43,46 @@ pub enum MarkAnswer {
     Lost,
 }
 
+/// A marker that is set, or may be. Dropped before it is [spent](Self::spend), as a hard stop and a panic
+/// do, it is taken back: nothing has left, so the message need not become uncertain.
+#[derive(Debug)]
+pub struct Marker {
+    journal: Journal,
+    fence: Fence,
+    guard: GuardOwner,
+    spent: bool,
+}
+
+impl Marker {
+    /// From here on the body may have left, or what became of the message is recorded.
+    pub fn spend(&mut self) {
+        self.spent = true;
+    }
+}
+
+impl Drop for Marker {
+    fn drop(&mut self) {
+        if !self.spent {
+            let finished = Finished { guard: Some(self.guard), ..taken_back(self.fence) };
+            // Where the journal is full or gone, whoever sweeps makes the message uncertain, as after a kill.
+            let _ = self.journal.entries.try_send(Entry::Record(finished));
+        }
+    }
+}
+
+/// What the database said of a marker.
+#[derive(Debug, Clone, Copy)]
+enum Answer {
+    Set,
+    Suppressed,
+    Superseded,
+    /// Unknown; the journal takes it back.
+    Lost,
+}
+
 #[derive(Debug)]
 enum Entry {
-    Mark(Fence, oneshot::Sender<MarkAnswer>),
+    Mark(Fence, oneshot::Sender<Answer>),
     Record(Finished),
 }
 
@@ -67,13 +105,24 @@ impl Journal {
         (Self { entries }, tokio::spawn(writer.run(waiting)))
     }
 
-    /// Sets a marker.
-    pub async fn mark(&self, fence: Fence) -> MarkAnswer {
+    /// Sets a marker; `guard` is the hand-over's name for the guard.
+    pub async fn mark(&self, fence: Fence, guard: GuardOwner) -> MarkAnswer {
+        // Dropped after `wait`: the writer then knows that a marker taken back need not be set.
+        let mut marker = Marker { journal: self.clone(), fence, guard, spent: false };
         let (answer, wait) = oneshot::channel();
-        if self.entries.send(Entry::Mark(fence, answer)).await.is_err() {
-            return MarkAnswer::Lost;
+        let answer = match self.entries.send(Entry::Mark(fence, answer)).await {
+            Ok(()) => wait.await.unwrap_or(Answer::Lost),
+            Err(_) => Answer::Lost,
+        };
+        if let Answer::Set = answer {
+            return MarkAnswer::Sending(marker);
         }
-        wait.await.unwrap_or(MarkAnswer::Lost)
+        marker.spend();
+        match answer {
+            Answer::Suppressed => MarkAnswer::Suppressed,
+            Answer::Superseded => MarkAnswer::Superseded,
+            Answer::Set | Answer::Lost => MarkAnswer::Lost,
+        }
     }
 
     /// Records a result, now or as soon as the database is back. Nothing fallible lies between a
@@ -146,9 +195,10 @@ impl Writer {
             match entry {
                 Entry::Record(finished) => self.unrecorded.push(finished),
                 Entry::Mark(fence, answer) => {
-                    // The connection may be gone; then nobody wants to know.
-                    let _ = answer.send(MarkAnswer::Lost);
-                    self.unrecorded.push(taken_back(fence));
+                    // Whoever is gone takes it back, too.
+                    if answer.send(Answer::Lost).is_ok() {
+                        self.unrecorded.push(taken_back(fence));
+                    }
                 }
             }
         }
@@ -159,9 +209,12 @@ impl Writer {
         for entry in entries.drain(..) {
             match entry {
                 Entry::Record(finished) => self.unrecorded.push(finished),
+                // Whoever asked is gone, and has asked for the marker to be taken back.
+                Entry::Mark(_, answer) if answer.is_closed() => {}
                 Entry::Mark(fence, answer) => marks.push((fence, answer)),
             }
         }
+        faults::point(Point::Journal);
         let fences: Vec<Fence> = marks.iter().map(|(fence, _)| *fence).collect();
         match self.commit(&fences).await {
             Ok(written) => {
@@ -170,10 +223,11 @@ impl Writer {
                 for (fence, answer) in marks {
                     let found =
                         written.marked.iter().find(|(id, _)| *id == fence.id).map(|(_, marked)| *marked);
+                    // Nobody may wait any more: then the marker is on its way back.
                     let _ = answer.send(match found {
-                        Some(Marked::Sending) => MarkAnswer::Sending,
-                        Some(Marked::Suppressed) => MarkAnswer::Suppressed,
-                        None => MarkAnswer::Superseded,
+                        Some(Marked::Sending) => Answer::Set,
+                        Some(Marked::Suppressed) => Answer::Suppressed,
+                        None => Answer::Superseded,
                     });
                 }
             }

@@ -13,7 +13,7 @@ pub mod rules;
 pub mod streak;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use tokio::sync::{Mutex, mpsc};
@@ -104,12 +104,8 @@ pub async fn run(
     let queue = Arc::new(Mutex::new(queue));
     let mut connections = tokio::task::JoinSet::new();
     for place in 0..deliver.connections {
-        let (deliver, queue, hard) = (Arc::clone(&deliver), Arc::clone(&queue), hard.clone());
-        let soft = soft.clone();
-        connections.spawn(async move {
-            // After a hard stop the marker tells what was under way; whoever sweeps makes it uncertain.
-            hard.run_until_cancelled(deliver.serve(place, &queue, &soft)).await;
-        });
+        let (deliver, queue) = (Arc::clone(&deliver), Arc::clone(&queue));
+        connections.spawn(keep_serving(deliver, place, queue, soft.clone(), hard.clone()));
     }
     let leaser = async {
         lease_loop(&deliver, feed, &leasing, &soft).await;
@@ -120,6 +116,26 @@ pub async fn run(
     };
     tokio::join!(leaser, sweep_loop(&deliver, &sweeping, &soft));
     while connections.join_next().await.is_some() {}
+}
+
+/// One connection's place: whoever panics in it is replaced, and its message's lease or marker tells the rest.
+async fn keep_serving(
+    deliver: Arc<Deliver>,
+    place: usize,
+    queue: Arc<Mutex<mpsc::Receiver<Leased>>>,
+    soft: CancellationToken,
+    hard: CancellationToken,
+) {
+    loop {
+        let (deliver, queue) = (Arc::clone(&deliver), Arc::clone(&queue));
+        let (soft, hard) = (soft.clone(), hard.clone());
+        let served = tokio::spawn(async move {
+            // After a hard stop the marker tells what was under way; whoever sweeps makes it uncertain.
+            hard.run_until_cancelled(deliver.serve(place, &queue, &soft)).await;
+        });
+        let Err(panicked) = served.await else { return };
+        tracing::error!(place, error = %panicked, "the task of a connection has panicked; another takes its place");
+    }
 }
 
 /// The queue's next message; `None` once it is empty and the leaser has ended.
@@ -314,11 +330,11 @@ impl Deliver {
                 _ = limit.changed() => continue,
             };
             let Some(message) = next else { break };
-            if soft.is_cancelled() || !self.gate.may_try(message.id) {
+            if soft.is_cancelled() {
                 self.give_back_untried(&message).await;
-                continue;
+            } else {
+                self.try_one(&mut connection, message).await;
             }
-            self.deliver_one(&mut connection, message).await;
         }
         if let Some(open) = connection {
             open.quit().await;
@@ -328,6 +344,19 @@ impl Deliver {
     async fn give_back_untried(&self, message: &Leased) {
         let disposition = Disposition::Retry { after: TimeDelta::zero(), charge: false };
         self.finish(message, disposition, "lease", "given back untried").await;
+    }
+
+    /// One message of the queue: delivered, unless its lease is not to be trusted any more after the wait
+    /// there, or the relay's state has changed meanwhile.
+    pub async fn try_one(&self, connection: &mut Option<Connection>, message: Leased) {
+        if !self.gate.may_try(message.id) {
+            self.give_back_untried(&message).await;
+        } else if Instant::now() >= message.trusted_until {
+            self.give_back_untried(&message).await;
+            self.gate.report(RelayEffect::None, message.id, "").await;
+        } else {
+            self.deliver_one(connection, message).await;
+        }
     }
 
     /// One message: attempt, decide, record.

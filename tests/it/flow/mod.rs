@@ -11,6 +11,7 @@ mod freeze;
 mod hygiene;
 mod opt_out;
 mod outage;
+mod panics;
 mod pooler;
 mod relay;
 mod replicas;

@@ -15,6 +15,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use digestd::app::ledger_of;
 use digestd::clock::Clock;
 use digestd::config::Config;
+use digestd::deliver::journal::MarkAnswer;
+use digestd::domain::ids::GuardOwner;
 use digestd::tick::sweep::Scope;
 use futures_util::future::join_all;
 
@@ -148,7 +150,7 @@ impl<'a> Simulation<'a> {
         let someone_is_due = self.town.orgs.iter().any(|org| org.due(now).is_some());
         let dies_at = (deadly && someone_is_due && self.dice.chance(8)).then(|| 1 + self.dice.below(60));
         let sweeps = self.replicas[awake.clone()].iter().enumerate().map(|(n, replica)| {
-            broken_off(replica.sweep(scope), dies_at.filter(|_| n == 0).unwrap_or(usize::MAX))
+            broken_off(replica.sweep(scope), dies_at.filter(|_| n == 0).unwrap_or(usize::MAX), None)
         });
         let ended = join_all(sweeps).await;
         let swept = ended.contains(&true);
@@ -157,7 +159,7 @@ impl<'a> Simulation<'a> {
         }
         let dies_at = (deadly && self.dice.chance(2)).then(|| 1 + self.dice.below(40));
         let rescues = self.replicas[awake.clone()].iter().enumerate().map(|(n, replica)| {
-            broken_off(replica.rescue(), dies_at.filter(|_| n == 0).unwrap_or(usize::MAX))
+            broken_off(replica.rescue(), dies_at.filter(|_| n == 0).unwrap_or(usize::MAX), None)
         });
         if !join_all(rescues).await[0] {
             self.replace(awake.start).await;
@@ -174,14 +176,21 @@ impl<'a> Simulation<'a> {
             let place = self.dice.below(REPLICAS);
             let leased = self.replicas[place].lease().await;
             if let Some(message) = leased.first().filter(|_| self.dice.chance(50)) {
-                self.replicas[place].deliver.journal.mark(message.fence()).await;
+                let journal = &self.replicas[place].deliver.journal;
+                if let MarkAnswer::Sending(mut marker) =
+                    journal.mark(message.fence(), GuardOwner::random()).await
+                {
+                    // As if its body had left.
+                    marker.spend();
+                }
             }
             drop(leased);
             self.replace(place).await;
         }
         let dies_at = (hurts && self.dice.chance(20)).then(|| 1 + self.dice.below(150));
         let deliveries = self.replicas[awake.clone()].iter_mut().enumerate().map(|(n, replica)| {
-            broken_off(replica.deliver(), dies_at.filter(|_| n == 0).unwrap_or(usize::MAX))
+            let journal = Some(replica.journal());
+            broken_off(replica.deliver(), dies_at.filter(|_| n == 0).unwrap_or(usize::MAX), journal)
         });
         if !join_all(deliveries).await[0] {
             self.replace(awake.start).await;

@@ -12,7 +12,7 @@ use digestd::config::Config;
 use digestd::deliver::Deliver;
 use digestd::deliver::gate::{Gate, GateSettings};
 use digestd::deliver::journal::MarkAnswer;
-use digestd::domain::ids::{MessageId, ReplicaId, Token};
+use digestd::domain::ids::{GuardOwner, MessageId, ReplicaId, Token};
 use digestd::domain::message::{Fence, Leased};
 use digestd::mail::transport::Connection;
 use digestd::metrics::Metrics;
@@ -21,7 +21,7 @@ use digestd::store::Store;
 use digestd::store::relays::PaceLimits;
 use digestd::tick::sweep::Scope;
 use digestd::tick::{Tick, TickReport};
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 /// Messages leased at once.
@@ -79,6 +79,11 @@ impl Replica {
         }
     }
 
+    /// What ends its journal where it stands.
+    pub fn journal(&self) -> AbortHandle {
+        self.journal.abort_handle()
+    }
+
     /// One look for due orgs.
     pub async fn sweep(&self, scope: Scope) -> TickReport {
         self.tick.sweep(scope, &self.pulse, &self.stop).await.expect("a sweep")
@@ -115,7 +120,8 @@ impl Replica {
         if delivered {
             // The journal writes in order: an answer about no message means that all results are written.
             let nothing = Fence { id: MessageId(-1), token: Token(0) };
-            assert_eq!(self.deliver.journal.mark(nothing).await, MarkAnswer::Superseded);
+            let answer = self.deliver.journal.mark(nothing, GuardOwner::random()).await;
+            assert!(matches!(answer, MarkAnswer::Superseded), "{answer:?}");
         }
     }
 
@@ -151,15 +157,20 @@ impl Replica {
 }
 
 /// Runs a step up to its `polls`th wait and then drops it where it stands. Says whether it ended before.
-pub async fn broken_off(step: impl Future, polls: usize) -> bool {
+/// A journal dies with it, before it can hear that the step was dropped.
+pub async fn broken_off(step: impl Future, polls: usize, journal: Option<AbortHandle>) -> bool {
     let mut step = pin!(step);
     let mut left = polls;
-    std::future::poll_fn(|context| {
+    let ended = std::future::poll_fn(|context| {
         if left == 0 {
             return Poll::Ready(false);
         }
         left -= 1;
         step.as_mut().poll(context).map(|_| true)
     })
-    .await
+    .await;
+    if let Some(journal) = journal.filter(|_| !ended) {
+        journal.abort();
+    }
+    ended
 }
