@@ -118,11 +118,11 @@ fn class_of(error: &sqlx::Error) -> ErrorClass {
 }
 
 /// PostgreSQL: connection trouble (08, 57P0x, 53300), serialization and deadlock (40), lock timeouts
-/// (55P03), a statement planned before another replica's migration (0A000), read-only after a fail-over
+/// (55P03), a session ended because it stood still (25P03, 57P05), a statement planned before another replica's migration (0A000), read-only after a fail-over
 /// (25006). SQLite: busy (5), locked (6) and their extended codes, which keep the primary in the low byte.
 fn transient_code(code: &str) -> bool {
-    const POSTGRES: [&str; 9] =
-        ["57P01", "57P02", "57P03", "53300", "40001", "40P01", "55P03", "0A000", "25006"];
+    const POSTGRES: [&str; 11] =
+        ["57P01", "57P02", "57P03", "57P05", "53300", "40001", "40P01", "55P03", "25P03", "0A000", "25006"];
     if code.len() == 5 && (code.starts_with("08") || POSTGRES.contains(&code)) {
         return true;
     }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn busy_files_and_lost_connections_are_worth_another_try() {
-        for code in ["5", "261", "517", "6", "08006", "57P01", "40P01"] {
+        for code in ["5", "261", "517", "6", "08006", "57P01", "57P05", "25P03", "40P01"] {
             assert!(transient_code(code), "{code}");
         }
         for code in ["1", "19", "2067", "42703", "23505"] {

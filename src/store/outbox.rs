@@ -3,8 +3,6 @@
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
-use serde::Serialize;
-use sqlx::types::Json;
 
 use super::ends::end;
 use super::{Store, StoreError, run};
@@ -68,8 +66,8 @@ const LEASE: &str = "
         END,
         settled_at = CASE WHEN o.expires_at <= {now} OR o.attempts >= $5 THEN {now} END,
         token = o.token + 1,
-        owner = $2,
-        lease_until = {now} + $3{ms}
+        owner = CASE WHEN o.expires_at > {now} AND o.attempts < $5 THEN $2 END,
+        lease_until = CASE WHEN o.expires_at > {now} AND o.attempts < $5 THEN {now} + $3{ms} END
     WHERE o.id {among}(SELECT due_id FROM due){end_among} AND o.state = 'pending'
     RETURNING
         id, token, state, reason, uid, org_id, user_id, mailbox, fingerprint, attempts, resend,
@@ -80,27 +78,6 @@ const LEASE: &str = "
             WHERE known = address AND NOT stopped
         ),
         (SELECT b.bytes FROM digestd.bodies AS b WHERE b.message_id = id)";
-
-/// Takes leases back without a trace: the message was not tried.
-const GIVE_BACK: &str = "
-    WITH mine AS MATERIALIZED (
-        SELECT o.id AS mine_id
-        FROM digestd.outbox AS o
-        JOIN {each}($2) AS u ON o.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE o.token = CAST(u.value->>'token' AS BIGINT)
-          AND o.state IN ('leased', 'sending')
-        ORDER BY o.id
-        {for_update_o}
-    )
-    UPDATE digestd.outbox AS o
-    SET state = 'pending',
-        marked_at = NULL,
-        owner = NULL,
-        lease_until = NULL,
-        next_attempt_at = {now} + $3{ms}
-    FROM mine
-    WHERE o.id = mine_id
-    RETURNING id";
 
 /// The token stays, so that a result that is known after all is still recorded.
 const SWEEP: &str = "
@@ -138,12 +115,6 @@ type LeasedRow = (
     Option<Vec<u8>>,
 );
 
-#[derive(Serialize)]
-struct FenceRow {
-    id: i64,
-    token: i64,
-}
-
 impl Store {
     /// Leases up to `limit` messages whose time has come, oldest first.
     pub async fn lease_messages(&self, limit: u32, terms: LeaseTerms) -> Result<LeasedBatch, StoreError> {
@@ -177,20 +148,6 @@ impl Store {
         Ok(batch)
     }
 
-    /// Gives leases back, not to be tried before `delay`; takes a marker back whose body never left.
-    pub async fn give_back(&self, fences: &[Fence], delay: Duration) -> Result<u64, StoreError> {
-        let ids: Vec<i64> = run!(self, write, db => {
-            sqlx::query_scalar(self.sql(GIVE_BACK))
-                .bind(self.given())
-                .bind(Json(fence_rows(fences)))
-                .bind(millis(delay))
-                .fetch_all(db)
-                .await
-        })
-        .map_err(StoreError::doing("giving back leases"))?;
-        Ok(u64::try_from(ids.len()).unwrap_or(u64::MAX))
-    }
-
     /// Settles up to `limit` leases that have expired. Any replica may do it at any time.
     pub async fn sweep_messages(&self, limit: u32) -> Result<Swept, StoreError> {
         let states: Vec<String> = run!(self, write, db => {
@@ -220,10 +177,6 @@ fn leased_message(row: LeasedRow, trusted_until: Instant) -> Result<Leased, Stor
         bytes: bytes.ok_or_else(|| StoreError::inconsistent("bodies", "bytes", id))?,
         trusted_until,
     })
-}
-
-fn fence_rows(fences: &[Fence]) -> Vec<FenceRow> {
-    fences.iter().map(|fence| FenceRow { id: fence.id.0, token: fence.token.0 }).collect()
 }
 
 pub(super) fn millis(duration: Duration) -> i64 {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use digestd::domain::ids::ReplicaId;
+use digestd::domain::message::{Disposition, Fence, Finished};
 use digestd::domain::send::{SendReason, SendState};
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
@@ -36,7 +37,15 @@ async fn step(store: &Store, n: usize) {
     if let Ok(batch) = store.lease_messages(4, lease_terms(me)).await {
         let fences: Vec<_> = batch.messages.iter().map(digestd::domain::message::Leased::fence).collect();
         let _ = store.record_and_mark(&[], &fences, me, Duration::from_secs(5), false).await;
-        let _ = store.give_back(&fences, Duration::ZERO).await;
+        let back = Disposition::Retry { after: TimeDelta::zero(), charge: false };
+        let back = |fence: &Fence| Finished {
+            fence: *fence,
+            disposition: back.clone(),
+            phase: "lease",
+            note: String::new(),
+            guard: None,
+        };
+        let _ = store.record_results(&fences.iter().map(back).collect::<Vec<_>>(), me).await;
     }
     if let Ok(import) = store.begin_import().await {
         drop(import);

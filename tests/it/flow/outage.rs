@@ -1,7 +1,7 @@
 //! A relay that is away or slow, step by step on a clock of the test's.
 
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use digestd::deliver::Deliver;
@@ -16,10 +16,13 @@ use digestd::mail::transport::{SmtpRelay, SmtpSettings, TlsMode, Transport};
 use digestd::metrics::Metrics;
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
+use digestd::store::outbox::LeaseTerms;
 use digestd::store::relays::{Breaker, PaceLimits};
 
 use crate::support::backend::TestDatabase;
-use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, source, store, terms};
+use crate::support::fixtures::{
+    claim_id, draft, due_orgs, give_back, lease_terms, monday, source, store, terms,
+};
 use crate::support::smtp_server::{Act, At, Script, SmtpServer};
 use crate::support::world::{execute, number};
 
@@ -28,6 +31,12 @@ const CONNECTIONS: usize = 4;
 
 /// A store with `count` pending messages to admins of one org.
 async fn with_messages(database: &TestDatabase, count: usize) -> Store {
+    let addresses: Vec<_> = (0..count).map(|n| format!("admin-{n}@example.org")).collect();
+    with_messages_to(database, &addresses).await
+}
+
+/// A store with a pending message to each of these admins of one org.
+pub(super) async fn with_messages_to(database: &TestDatabase, addresses: &[String]) -> Store {
     let store = store(database).await;
     let table = |name: &str| {
         if database.url.starts_with("sqlite") { name.to_owned() } else { format!("digestd.{name}") }
@@ -36,10 +45,10 @@ async fn with_messages(database: &TestDatabase, count: usize) -> Store {
         "INSERT INTO {} (id, name, timezone) VALUES ('org-0000', 'Org', 'Europe/Berlin');",
         table("orgs")
     );
-    for n in 0..count {
+    for address in addresses {
         let _ = write!(
             script,
-            "INSERT INTO {} (id, org_id, email, name) VALUES ('admin-{n}@example.org', 'org-0000', 'admin-{n}@example.org', 'A');",
+            "INSERT INTO {} (id, org_id, email, name) VALUES ('{address}', 'org-0000', '{address}', 'A');",
             table("admins")
         );
     }
@@ -49,13 +58,18 @@ async fn with_messages(database: &TestDatabase, count: usize) -> Store {
         .await
         .expect("a claim")
         .remove(0);
-    let drafts = (0..count).map(|n| draft(&claim, &format!("admin-{n}@example.org"))).collect();
+    let drafts = addresses.iter().map(|address| draft(&claim, address)).collect();
     store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
     store
 }
 
 /// A replica's delivery, as it is right after its start: it knows nothing about the relay yet.
 fn deliver(store: &Store, port: u16) -> Deliver {
+    deliver_to(store, SmtpSettings::new("127.0.0.1", port, TlsMode::Plaintext))
+}
+
+/// The same with settings of one's own for the relay.
+pub(super) fn deliver_to(store: &Store, smtp: SmtpSettings) -> Deliver {
     let replica = ReplicaId::random();
     let settings = GateSettings {
         relay: RELAY.to_owned(),
@@ -65,7 +79,6 @@ fn deliver(store: &Store, port: u16) -> Deliver {
         pace: PaceLimits::default(),
         probe_interval: Duration::from_mins(1),
     };
-    let smtp = SmtpSettings::new("127.0.0.1", port, TlsMode::Plaintext);
     let (journal, _) = Journal::start(store.clone(), replica, Duration::from_mins(15), Metrics::new());
     Deliver {
         store: store.clone(),
@@ -87,7 +100,7 @@ fn deliver(store: &Store, port: u16) -> Deliver {
 }
 
 /// Leases and tries until nothing may be leased any more; how many were tried.
-async fn drain(deliver: &Deliver) -> usize {
+pub(super) async fn drain(deliver: &Deliver) -> usize {
     let mut connection = None;
     let mut tried = 0;
     loop {
@@ -100,14 +113,14 @@ async fn drain(deliver: &Deliver) -> usize {
                 deliver.deliver_one(&mut connection, message).await;
                 tried += 1;
             } else {
-                deliver.store.give_back(&[message.fence()], Duration::ZERO).await.expect("given back");
+                give_back(&deliver.store, &[message.fence()], TimeDelta::zero()).await;
             }
         }
     }
 }
 
 /// So many messages are in a state; the journal may still be writing.
-async fn becomes(database: &TestDatabase, state: &str, wanted: usize) {
+pub(super) async fn becomes(database: &TestDatabase, state: &str, wanted: usize) {
     let wanted = i64::try_from(wanted).expect("a count");
     let query = format!("SELECT COUNT(*) FROM digestd.outbox WHERE state = '{state}'");
     crate::support::eventually(&format!("{wanted} {state}"), Duration::from_secs(20), async || {
@@ -209,5 +222,66 @@ both_databases! {
         becomes(&database, "suppressed", 1).await;
         becomes(&database, "accepted", 2).await;
         assert_eq!(relay.accepted().len(), 2, "the second message was the probe, and closed the breaker");
+    }
+
+    /// A message that had waited behind slow ones was handed over under a lease that others could have.
+    async fn a_lease_that_is_not_to_be_trusted_any_more_is_given_back_untried(database: TestDatabase) {
+        let store = with_messages(&database, 1).await;
+        let relay = SmtpServer::start(Script::new().offer("PIPELINING")).await;
+        let late = deliver(&store, relay.port());
+        let mut message = late.lease(1).await.expect("a lease").remove(0);
+        message.trusted_until = Instant::now();
+        late.try_one(&mut None, message).await;
+        becomes(&database, "pending", 1).await;
+        assert_eq!(relay.commands(), Vec::<String>::new(), "the relay was not even connected to");
+        assert_eq!(number(&database, "SELECT SUM(attempts) FROM digestd.outbox").await, 0);
+        let message = late.lease(1).await.expect("a lease").remove(0);
+        late.try_one(&mut None, message).await;
+        becomes(&database, "accepted", 1).await;
+    }
+
+    /// Digests were dropped when the relay's own next hop was away for a night.
+    async fn a_night_of_refusals_for_now_loses_no_message(database: TestDatabase) {
+        let store = with_messages(&database, 10).await;
+        let away = [Act::reply("451 4.4.1 the next hop does not answer")];
+        let relay = SmtpServer::start(Script::new().offer("PIPELINING").always(At::Dot, away)).await;
+        let patient = || {
+            let deliver = deliver(&store, relay.port());
+            let terms = LeaseTerms { max_attempts: deliver.policy.max_attempts(), ..deliver.terms };
+            Deliver { terms, ..deliver }
+        };
+        for _ in 0..8 * 12 {
+            drain(&patient()).await;
+            store.clock().advance(TimeDelta::minutes(5));
+        }
+        becomes(&database, "pending", 10).await;
+        // After 1, 6, 21, 51 minutes, 2, 4 and 8 hours, give or take.
+        let asked = relay.commands().iter().filter(|line| line.starts_with("RCPT")).count();
+        assert!((60..=80).contains(&asked), "{asked} tries in eight hours");
+        relay.rescript(Script::new().offer("PIPELINING"));
+        store.clock().advance(TimeDelta::hours(5));
+        drain(&patient()).await;
+        becomes(&database, "accepted", 10).await;
+        assert_eq!(relay.accepted().len(), 10);
+    }
+
+    /// A few dozen messages were tried thousands of times, because nothing counted the tries.
+    async fn a_relay_that_says_421_for_ever_is_asked_a_bounded_number_of_times(database: TestDatabase) {
+        const MESSAGES: usize = 10;
+        let store = with_messages(&database, MESSAGES).await;
+        let script = Script::new().offer("PIPELINING").always(At::Rcpt, [Act::reply("421 4.3.2 go away"), Act::Close]);
+        let relay = SmtpServer::start(script).await;
+        let attempts = usize::try_from(lease_terms(ReplicaId::random()).max_attempts).expect("a count");
+        let mut tried = 0;
+        for _ in 0..49 * 6 {
+            tried += drain(&deliver(&store, relay.port())).await;
+            store.clock().advance(TimeDelta::minutes(10));
+        }
+        let ended = "SELECT COUNT(*) FROM digestd.outbox WHERE state IN ('failed', 'expired')";
+        assert_eq!(number(&database, ended).await, i64::try_from(MESSAGES).expect("a count"));
+        let most = number(&database, "SELECT MAX(attempts) FROM digestd.outbox").await;
+        assert!(most <= i64::try_from(attempts).expect("a count"), "{most} attempts");
+        assert!((MESSAGES..=MESSAGES * attempts).contains(&tried), "{tried} tries in two days");
+        assert_eq!(relay.accepted().len(), 0);
     }
 }

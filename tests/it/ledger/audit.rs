@@ -1,7 +1,5 @@
 //! Eligible against settled.
 
-use std::time::Duration;
-
 use chrono::TimeDelta;
 use digestd::domain::message::Leased;
 use digestd::domain::week::WeekKey;
@@ -9,7 +7,7 @@ use digestd::ledger::audit::Audit;
 use digestd::store::Store;
 
 use super::{after, claim, enqueue, hand_over, ledger, web, world};
-use crate::support::fixtures::{directory, lease_terms, monday};
+use crate::support::fixtures::{directory, give_back, lease_terms, monday};
 use crate::support::world::execute;
 
 async fn audit(store: &Store) -> Audit {
@@ -60,7 +58,8 @@ both_databases! {
         enqueue(&store, acme, &["ann"]).await;
         drop(claim(&store, "stuck", web(1)).await);
         let leased = store.lease_messages(3, lease_terms(web(1))).await.expect("leases").messages;
-        store.give_back(&leased[..2].iter().map(Leased::fence).collect::<Vec<_>>(), Duration::ZERO).await.expect("back");
+        let two: Vec<_> = leased[..2].iter().map(Leased::fence).collect();
+        give_back(&store, &two, TimeDelta::zero()).await;
         let prefix = if database.url.starts_with("postgres") { "digestd." } else { "" };
         execute(&database, format!("DELETE FROM {prefix}outbox WHERE address = 'bob@torn.example';")).await;
 

@@ -10,11 +10,13 @@ use digestd::domain::ids::{ReplicaId, Token};
 use digestd::domain::message::{Disposition, Fence, Finished, Leased, MessageReason, MessageState};
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
-use digestd::store::outbox::Swept;
+use digestd::store::outbox::{LeaseTerms, Swept};
 use digestd::store::results::Marked;
 
 use crate::support::backend::TestDatabase;
-use crate::support::fixtures::{claim_id, draft, due_orgs, lease_terms, monday, open, store, terms};
+use crate::support::fixtures::{
+    claim_id, draft, due_orgs, give_back, lease_terms, monday, open, store, terms,
+};
 use crate::support::world::{execute, number};
 use crate::support::{eventually, scale};
 
@@ -97,12 +99,18 @@ both_databases! {
     }
 
     async fn a_message_past_its_age_or_attempts_is_never_leased(database: TestDatabase) {
-        let store = with_messages(&database, 1).await;
+        let store = with_messages(&database, 2).await;
         let me = ReplicaId::random();
+        let spent = LeaseTerms { max_attempts: 0, ..lease_terms(me) };
+        assert!(store.lease_messages(1, spent).await.expect("no error").messages.is_empty());
         store.clock().advance(TimeDelta::hours(48));
         assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
         store.clock().advance(TimeDelta::hours(-48));
         assert!(store.lease_messages(1, lease_terms(me)).await.expect("no error").messages.is_empty());
+        let ended = "SELECT COUNT(*) FROM digestd.outbox WHERE state IN ('expired', 'failed')";
+        assert_eq!(number(&database, ended).await, 2);
+        let owned = "SELECT COUNT(*) FROM digestd.outbox WHERE owner IS NOT NULL OR lease_until IS NOT NULL";
+        assert_eq!(number(&database, owned).await, 0, "nobody owns what has ended");
     }
 
     /// A write that commits and whose answer is lost is repeated, finds its rows ended, and counted none of
@@ -145,7 +153,7 @@ both_databases! {
         let leased = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         store.mark_messages(&[leased[0].fence()], HAND_OVER).await.expect("a marker");
         let fences: Vec<_> = leased.iter().map(Leased::fence).collect();
-        assert_eq!(store.give_back(&fences, Duration::ZERO).await.expect("given back"), 2);
+        give_back(&store, &fences, TimeDelta::zero()).await;
         let again = store.lease_messages(2, lease_terms(me)).await.expect("leases").messages;
         assert!(again.len() == 2 && again.iter().all(|m| m.attempts == 0));
     }

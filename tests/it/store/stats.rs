@@ -11,7 +11,9 @@ use digestd::store::enqueue::Enqueue;
 use digestd::store::sends::Ending;
 use digestd::store::stats::{SendCount, Tally};
 
-use crate::support::fixtures::{claim_id, draft, due_org, due_orgs, lease_terms, monday, store, terms};
+use crate::support::fixtures::{
+    claim_id, draft, due_org, due_orgs, give_back, lease_terms, monday, store, terms,
+};
 
 both_databases! {
     async fn counts_follow_sends_and_messages(database: TestDatabase) {
@@ -83,7 +85,7 @@ both_databases! {
         let drafts = vec![draft(&claim, "ann@example.org")];
         store.enqueue(vec![Enqueue { claim, drafts }], TimeDelta::hours(48)).await.expect("enqueued");
         let lease = store.lease_messages(1, lease_terms(me)).await.expect("a lease").messages.remove(0);
-        store.give_back(&[lease.fence()], Duration::from_mins(10)).await.expect("given back");
+        give_back(&store, &[lease.fence()], TimeDelta::minutes(10)).await;
         store.clock().advance(TimeDelta::seconds(599));
         let stats = store.stats().await.expect("counts");
         assert_eq!(stats.oldest_due, TimeDelta::zero());

@@ -8,7 +8,7 @@ use digestd::domain::address::Address;
 use digestd::domain::due::DueRules;
 use digestd::domain::fingerprint::Fingerprint;
 use digestd::domain::ids::{ClaimId, OrgId, ReplicaId, UserId};
-use digestd::domain::message::{Draft, DraftContent, MessageUid};
+use digestd::domain::message::{Disposition, Draft, DraftContent, Fence, Finished, MessageUid};
 use digestd::domain::schedule::{PeriodKind, WeeklySchedule};
 use digestd::domain::send::{Claim, DueOrg};
 use digestd::domain::zone::Zone;
@@ -168,4 +168,20 @@ pub fn draft(claim: &Claim, address: &str) -> Draft {
 /// A fresh claim identity.
 pub fn claim_id() -> ClaimId {
     ClaimId::random()
+}
+
+/// Puts leased messages back untried, not to be leased again before `after`.
+pub async fn give_back(store: &Store, fences: &[Fence], after: TimeDelta) {
+    let results: Vec<_> = fences
+        .iter()
+        .map(|fence| Finished {
+            fence: *fence,
+            disposition: Disposition::Retry { after, charge: false },
+            phase: "lease",
+            note: "given back untried".to_owned(),
+            guard: None,
+        })
+        .collect();
+    let back = store.record_results(&results, ReplicaId::random()).await.expect("given back");
+    assert_eq!(back.len(), fences.len(), "each was leased");
 }
