@@ -71,7 +71,7 @@ pub async fn run(cleanup: Cleanup, mut election: Election, progress: Progress, s
         if let Err(error) = cleanup.round(&mut election, &mut agenda, &pulse, &stop).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
-                "housekeeping failed; it will be tried again"
+                "housekeeping failed; whoever comes next tries it again"
             );
         }
         pulse.touch();
@@ -82,7 +82,7 @@ pub async fn run(cleanup: Cleanup, mut election: Election, progress: Progress, s
 
 /// What is due next, by this process's monotonic clock.
 #[derive(Debug, Default)]
-struct Agenda {
+pub struct Agenda {
     count_at: Option<Instant>,
     delete_at: Option<Instant>,
 }
@@ -104,7 +104,25 @@ impl Cleanup {
         Ok(())
     }
 
-    async fn round(
+    /// One round, if this replica leads. One that fails gives the lead up: what cannot be done here, for want
+    /// of a way to the source, say, another replica may be able to do.
+    pub async fn round(
+        &self,
+        election: &mut Election,
+        agenda: &mut Agenda,
+        pulse: &Pulse,
+        stop: &CancellationToken,
+    ) -> Result<(), CleanupError> {
+        let done = self.work(election, agenda, pulse, stop).await;
+        if done.is_err() {
+            self.metrics.set_leader(false);
+            // The first error is the one to tell; where this one fails too, the lease expires.
+            let _ = election.resign().await;
+        }
+        done
+    }
+
+    async fn work(
         &self,
         election: &mut Election,
         agenda: &mut Agenda,

@@ -5,7 +5,8 @@ use digestd::cleanup::close::Closed;
 use digestd::cleanup::election::Election;
 use digestd::cleanup::late::Unsettled;
 use digestd::cleanup::retention::Deleted;
-use digestd::cleanup::{Cleanup, CleanupError};
+use digestd::cleanup::{Agenda, Cleanup, CleanupError};
+use digestd::clock::Clock;
 use digestd::domain::due::DueRules;
 use digestd::domain::ids::ReplicaId;
 use digestd::domain::schedule::{Slot, WeeklySchedule};
@@ -16,7 +17,7 @@ use digestd::store::Store;
 use tokio_util::sync::CancellationToken;
 
 use crate::support::fixtures::{
-    berlin, claim_id, cleanup, directory, due_org, instant, monday, rules, store, terms,
+    berlin, claim_id, cleanup, directory, due_org, instant, monday, open, rules, source, store, terms,
 };
 use crate::support::world::{count, execute};
 
@@ -52,6 +53,27 @@ async fn unsettled(cleanup: &Cleanup) -> Result<Option<Unsettled>, CleanupError>
 }
 
 both_databases! {
+    /// A leader whose own way to the source was broken kept the lead, and nobody did the work.
+    async fn a_leader_that_cannot_do_its_work_steps_down_and_another_does_it(database: TestDatabase) {
+        let store = store(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        store.clock().set(at("2026-07-14T23:59:00Z"));
+        let away = open(&database, Clock::manual(monday()));
+        away.close().await;
+        let broken = Cleanup { source: source(&away), ..cleanup(&store) };
+        let (pulse, stop) = (pulse(), CancellationToken::new());
+        let mut first = Election::new(store.clone(), ReplicaId::random());
+        assert!(first.stand().await.expect("an election"));
+        broken.round(&mut first, &mut Agenda::default(), &pulse, &stop).await.expect_err("its source is away");
+        assert!(first.lease().is_none(), "it leads no more");
+
+        let mut second = Election::new(store.clone(), ReplicaId::random());
+        let well = cleanup(&store);
+        well.round(&mut second, &mut Agenda::default(), &pulse, &stop).await.expect("a round");
+        assert_eq!(missed(&store, "2026-W28").await, 1);
+        assert!(second.lease().is_some(), "it leads on");
+    }
+
     async fn a_week_is_closed_when_no_window_is_open_and_everybody_without_a_send_was_missed(database: TestDatabase) {
         let store = store(&database).await;
         let late = instant(&database, monday() + TimeDelta::seconds(1));
