@@ -13,6 +13,7 @@ mod opt_out;
 mod outage;
 mod panics;
 mod pooler;
+mod postfix;
 mod relay;
 mod replicas;
 mod restore;

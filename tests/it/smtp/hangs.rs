@@ -45,6 +45,28 @@ async fn a_refused_ehlo_is_known_at_once_even_if_the_relay_hangs_after_it() {
 }
 
 #[tokio::test]
+async fn a_connection_that_is_never_answered_ends_in_time() {
+    // Nobody accepts, so the kernel answers no more once its queue is full.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    while let Ok(connected) = tokio::time::timeout(PATIENCE, tokio::net::TcpStream::connect(addr)).await {
+        waiting.push(connected.unwrap());
+        assert!(waiting.len() < 100, "its queue is short");
+    }
+    let settings = SmtpSettings {
+        timeouts: Timeouts { connect: PATIENCE, connect_total: PATIENCE, ..Timeouts::default() },
+        ..SmtpSettings::new("127.0.0.1", addr.port(), TlsMode::Plaintext)
+    };
+    let started = Instant::now();
+    let failure = transport(settings).connect().await.unwrap_err();
+    assert_eq!((failure.phase, failure.kind), (Phase::Connect, RelayFailureKind::Unreachable));
+    assert!((PATIENCE..Duration::from_secs(10)).contains(&started.elapsed()), "{:?}", started.elapsed());
+}
+
+#[tokio::test]
 async fn a_handshake_that_never_comes_ends_in_time() {
     let script = Script::new().tls(ServerTls::Implicit).always(At::Connect, [Act::Hang]);
     let server = SmtpServer::start(script).await;

@@ -20,6 +20,7 @@ mod folder;
 mod hangs;
 mod limits_of_a_connection;
 mod real_aiosmtpd;
+mod real_postfix;
 mod real_sink;
 mod refuses;
 mod scripted_server;

@@ -13,6 +13,11 @@ pub async fn relay() -> SmtpServer {
 
 /// The configuration of a test replica: short leases, a quick tick, and no waiting for next week.
 pub fn config(database: &TestDatabase, relay: &SmtpServer) -> String {
+    config_to(database, &format!("smtp+plaintext://127.0.0.1:{}", relay.port()))
+}
+
+/// The same towards any relay.
+pub fn config_to(database: &TestDatabase, relay: &str) -> String {
     let pool = match database.kind {
         Kind::Postgres => "pool = 6",
         Kind::Sqlite => "",
@@ -29,7 +34,7 @@ url = "{url}"
 {pool}
 
 [relay]
-url = "smtp+plaintext://127.0.0.1:{port}"
+url = "{relay}"
 from = "Digest <digest@example.com>"
 connections = 4
 
@@ -57,7 +62,6 @@ lease = "6s"
 poll = "100ms"
 "#,
         url = database.url,
-        port = relay.port(),
     )
 }
 
