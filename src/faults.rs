@@ -43,9 +43,9 @@ pub fn point(point: Point) {
         std::process::abort();
     }
     if wanted.strip_prefix("freeze:") == Some(name) && is_first() {
-        // By the shell's `kill`: the crate forbids the unsafe call that a signal needs. The signal stops
-        // every thread, this one before `status` can return.
-        let _ = std::process::Command::new("sh").args(["-c", "kill -s STOP $PPID"]).status();
+        // By the shell's `kill`: the crate forbids the unsafe call that a signal needs. Some thread has to run
+        // for the signal to be heard; this one waits for the shell, and that until it surely was.
+        let _ = std::process::Command::new("sh").args(["-c", "kill -s STOP $PPID; sleep 1"]).status();
     }
     assert!(wanted.strip_prefix("panic:") != Some(name) || !is_first(), "a test asked for this panic");
 }

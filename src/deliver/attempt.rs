@@ -41,11 +41,11 @@ impl Deliver {
         };
         let size = message.bytes.len();
         let marker_asked_at = Instant::now();
-        let (envelope, marked) = tokio::join!(
+        let (envelope, answer) = tokio::join!(
             open.envelope(&self.from, &message.to, size),
             self.journal.mark(message.fence(), owner)
         );
-        let mut marker = match marked {
+        let mut marker = match answer {
             MarkAnswer::Sending(marker) => marker,
             // The relay may be waiting for a body that must not come: the connection is dropped.
             MarkAnswer::Superseded | MarkAnswer::Suppressed | MarkAnswer::Lost => return Attempt::NotOurs,

@@ -24,6 +24,8 @@ use super::lenient::{RawReply, ReplyError, ReplyParser};
 /// What is handed to the kernel at once, in bytes. Before each slice the stream looks whether the
 /// relay has already answered.
 const SLICE_BYTES: usize = 64 * 1024;
+/// A wait that ends so late was overslept. Longer than the delays of a busy runtime.
+const OVERSLEPT: Duration = Duration::from_millis(250);
 /// Room for one read, in bytes. Replies to one pipelined envelope fit.
 const READ_BYTES: usize = 2048;
 
@@ -86,6 +88,8 @@ struct Wire {
     read_limit: Duration,
     /// When the current wait began. A trickle of bytes does not start it anew.
     since: Option<Instant>,
+    /// Until when a wait goes on whose end was overslept.
+    last_look: Option<Instant>,
     parser: ReplyParser,
     /// Replies in the form for lettre, not yet read by it from `strict_at` on.
     strict: Vec<u8>,
@@ -113,7 +117,7 @@ impl Control {
     pub(super) fn begin(&self, write_limit: Duration, read_limit: Duration) {
         let mut wire = self.wire();
         (wire.write_limit, wire.read_limit) = (write_limit, read_limit);
-        wire.since = None;
+        (wire.since, wire.last_look) = (None, None);
         wire.left = false;
     }
 
@@ -165,6 +169,7 @@ impl SmtpStream {
             write_limit: Duration::ZERO,
             read_limit: Duration::ZERO,
             since: None,
+            last_look: None,
             parser: ReplyParser::default(),
             strict: b"220 relay\r\n".to_vec(),
             strict_at: 0,
@@ -257,7 +262,7 @@ impl Wire {
         };
         self.out.clear();
         self.sent = 0;
-        self.since = None;
+        (self.since, self.last_look) = (None, None);
         Poll::Ready(result)
     }
 
@@ -309,7 +314,8 @@ impl Wire {
         Poll::Ready(Ok(bytes.len()))
     }
 
-    /// Ready with the error once the wait has lasted for the limit.
+    /// Ready with the error once the wait has lasted for the limit. A process that was frozen or starved wakes
+    /// up long after it, with an answer in the kernel that nobody has looked at: it waits a moment more, once.
     fn wait(
         &mut self,
         timer: &mut Option<Pin<Box<Sleep>>>,
@@ -317,12 +323,19 @@ impl Wire {
         what: &str,
         cx: &mut Context<'_>,
     ) -> Poll<io::Error> {
-        let deadline = *self.since.get_or_insert_with(Instant::now) + limit;
+        let end = *self.since.get_or_insert_with(Instant::now) + limit;
+        let deadline = self.last_look.unwrap_or(end);
         let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline)));
         if timer.deadline() != deadline {
             timer.as_mut().reset(deadline);
         }
         ready!(timer.as_mut().poll(cx));
+        let now = Instant::now();
+        if self.last_look.is_none() && now >= end + OVERSLEPT {
+            self.last_look = Some(now + OVERSLEPT);
+            timer.as_mut().reset(now + OVERSLEPT);
+            ready!(timer.as_mut().poll(cx));
+        }
         Poll::Ready(io::Error::new(io::ErrorKind::TimedOut, format!("no {what} within {limit:?}")))
     }
 }

@@ -4,7 +4,7 @@ use digestd::domain::reply::Phase;
 use digestd::mail::transport::{Connection, RelayFailure, RelayFailureKind, SmtpSettings};
 
 use super::{MESSAGE, assert_accepted, assert_refused, hand_over, transport};
-use crate::support::certs::{Certs, Flaw};
+use crate::support::certs::{Certs, Flaw, version_1};
 use crate::support::postfix::{LOGIN, Postfix, Queued, greylist};
 
 async fn connect(postfix: &Postfix) -> Connection {
@@ -54,6 +54,16 @@ async fn a_wrong_password_an_unknown_authority_and_no_login_are_told_apart() {
     let mut connection = transport(anonymous).connect().await.unwrap();
     assert_refused(&hand_over(&mut connection, "b@plain.example", MESSAGE).await, Phase::Rcpt, 554);
     assert_eq!(postfix.queued().await, []);
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_first_version_is_somebodys_to_replace() {
+    // It looked like a relay that is away, and was tried again for days.
+    let (pem, key) = version_1();
+    let certs = Certs { ca: pem.clone(), server: pem, server_key: key, ..Certs::new(Flaw::None) };
+    let postfix = Postfix::start_with(certs, &[]).await;
+    let failure = refused(postfix.settings(LOGIN.1)).await;
+    assert_eq!((failure.phase, &failure.kind), (Phase::Tls, &RelayFailureKind::Certificate), "{failure}");
 }
 
 #[tokio::test]

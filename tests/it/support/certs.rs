@@ -1,6 +1,11 @@
 //! Certificates made for one test run.
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, PublicKeyData as _,
+    SigningKey as _, date_time_ymd,
+};
 
 /// What is wrong with a server's certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -57,6 +62,35 @@ impl Certs {
             client_key: client_key.serialize_pem(),
         }
     }
+}
+
+/// A certificate for `localhost` of the first version, signed by itself, and its key: tools of the nineties make
+/// such. No library here does, so its few fields (RFC 5280, 4.1) are put together by hand.
+pub fn version_1() -> (String, String) {
+    const ECDSA_WITH_SHA256: &[u8] = &[0x30, 10, 6, 8, 0x2a, 0x86, 0x48, 0xce, 0x3d, 4, 3, 2];
+    const COMMON_NAME: &[u8] = &[6, 3, 0x55, 4, 3];
+    let sequence = |parts: &[&[u8]]| der(0x30, parts);
+    let key = KeyPair::generate().unwrap();
+    let name = sequence(&[&der(0x31, &[&sequence(&[COMMON_NAME, &der(0x0c, &[b"localhost"])])])]);
+    let validity = sequence(&[&der(0x17, &[b"200101000000Z"]), &der(0x17, &[b"491231235959Z"])]);
+    let public = key.subject_public_key_info();
+    let signed = sequence(&[&der(2, &[&[1]]), ECDSA_WITH_SHA256, &name, &validity, &name, &public]);
+    let signature = der(3, &[&[0], &key.sign(&signed).unwrap()]);
+    let text = BASE64.encode(sequence(&[&signed, ECDSA_WITH_SHA256, &signature]));
+    let pem = format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n");
+    (pem, key.serialize_pem())
+}
+
+/// A tag, a length below 64 KiB, and what has that length.
+fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let content = parts.concat();
+    let [high, low] = u16::try_from(content.len()).unwrap().to_be_bytes();
+    let length: &[u8] = match (high, low) {
+        (0, 0..=127) => &[low],
+        (0, _) => &[0x81, low],
+        _ => &[0x82, high, low],
+    };
+    [&[tag], length, &content].concat()
 }
 
 fn authority(name: &str) -> CertifiedIssuer<'static, KeyPair> {

@@ -43,9 +43,13 @@ pub struct Queued {
 impl Postfix {
     /// Starts one whose `main.cf` has these lines too. Mail to `away.example` stays in its queue.
     pub async fn start(lines: &[&str]) -> Self {
+        Self::start_with(Certs::new(Flaw::None), lines).await
+    }
+
+    /// The same with a certificate of one's own.
+    pub async fn start_with(certs: Certs, lines: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("our own folder");
-        let certs = Certs::new(Flaw::None);
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).expect("a file");
         write("cert.pem", &certs.server);
         write("key.pem", &certs.server_key);
