@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::backend::TestDatabase;
+use crate::support::eventually;
 use crate::support::fleet::{PATIENCE, migrate, relay, replica, replica_with};
 use crate::support::process::Signal;
 use crate::support::smtp_server::{Act, At, Script, SmtpServer};
@@ -64,5 +65,29 @@ both_databases! {
         assert!(asked_at.elapsed() < Duration::from_secs(10), "{:?}", asked_at.elapsed());
         let counts = Counts::read(&database).await;
         assert_eq!((counts.messages("sending"), counts.messages("leased")), (4, 0), "{counts:?}");
+    }
+
+    /// The markers of bodies that had not begun were left behind, and their messages waited for a person.
+    async fn a_second_signal_takes_back_the_markers_of_bodies_that_had_not_begun(database: TestDatabase) {
+        migrate(&database).await;
+        let world = World::fill(&database, 20).await;
+        let script = Script::new().offer("PIPELINING").always(At::Rcpt, [Act::Hang]);
+        let relay = SmtpServer::start(script).await;
+        let patient = [("DIGESTD__RELAY__TIMEOUTS__ENVELOPE", "1m"), ("DIGESTD__DELIVERY__LEASE", "3m")];
+        let mut stopped = replica_with(&database, &relay, "stopped", &patient);
+        eventually("markers of all connections", PATIENCE, async || {
+            (Counts::read(&database).await.messages("sending") == 4).then_some(())
+        })
+        .await;
+        stopped.signal(Signal::Terminate);
+        stopped.logged("finishing what was begun", PATIENCE).await;
+        stopped.signal(Signal::Terminate);
+        assert_eq!(stopped.exit(PATIENCE).await.code(), Some(0), "{}", stopped.log());
+        assert_eq!(number(&database, UNDER_WAY).await, 0, "everything was given back");
+
+        relay.rescript(Script::new().offer("PIPELINING"));
+        let _next = replica(&database, &relay, "next", None);
+        let counts = world.settled(&database, PATIENCE).await;
+        assert_eq!(world.check(&counts, &relay), 0);
     }
 }
