@@ -22,6 +22,14 @@ const ACQUIRE: Duration = Duration::from_secs(10);
 const TRY_CONNECT: Duration = Duration::from_secs(5);
 /// How long a transaction of ours may stand still, in milliseconds. None waits for anything but the database.
 const IDLE_IN_TRANSACTION: &str = "15000";
+/// What PostgreSQL is told when a connection begins. A replica that is frozen inside a transaction must not
+/// hold its rows against the others. And a plan made while a table was empty would read all of it for as long
+/// as the connection lives, though an hour later it holds a week's sends: every statement of ours has its
+/// index, and none is worth a compiler.
+const SESSION: [(&str, &str); 3] =
+    [("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION), ("enable_seqscan", "off"), ("jit", "off")];
+/// How long a connection may have been idle without being asked whether it still works.
+const FRESH: Duration = Duration::from_secs(5);
 /// SQLite readers; the file has one writer whatever we ask for.
 const SQLITE_READERS: u32 = 4;
 /// The size that an idle WAL file is cut back to, in bytes.
@@ -109,9 +117,9 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
         .application_name("digestd")
         .disable_statement_logging();
     if !options.pgbouncer {
-        // A replica that is frozen inside a transaction must not hold its rows against the others. A
-        // pooler refuses options at the start; there the server's own setting has to do it.
-        connect = connect.options([("idle_in_transaction_session_timeout", IDLE_IN_TRANSACTION)]);
+        // A pooler refuses options at the start. There the server's own settings have to do it, and plans are
+        // made anew for each statement, because none has a name.
+        connect = connect.options(SESSION);
     }
     if options.pgbouncer {
         // What a pooler cannot carry from one server connection to the next: named statements, and
@@ -121,6 +129,16 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
     let pool = PgPoolOptions::new()
         .max_connections(options.pool)
         .acquire_timeout(ACQUIRE)
+        // A question before each statement would be half of all round trips.
+        .test_before_acquire(false)
+        .before_acquire(|connection, known| {
+            Box::pin(async move {
+                if known.idle_for > FRESH {
+                    connection.ping().await?;
+                }
+                Ok(true)
+            })
+        })
         .connect_lazy_with(connect);
     Ok(Store::Postgres(Postgres {
         pool,
