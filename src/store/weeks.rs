@@ -31,6 +31,12 @@ const MISS: &str = "
         {now}
     FROM {each}($2) AS u
     WHERE {now} >= {epoch} + CAST(u.value->>'closes' AS BIGINT){ms}
+      -- A leader that was frozen past retention must not write down as missed what was sent and forgotten.
+      AND NOT EXISTS (
+          SELECT 1
+          FROM digestd.weeks AS w
+          WHERE w.week_key = u.value->>'key' AND w.closed_at IS NOT NULL
+      )
     ORDER BY 1
     ON CONFLICT (org_id, week_key) DO NOTHING
     RETURNING org_id";

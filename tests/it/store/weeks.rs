@@ -72,6 +72,16 @@ both_databases! {
         assert!(store.take_over(10, claim_id(), terms(ReplicaId::random())).await.expect("no error").is_empty());
     }
 
+    // The model of the protocol found that a leader which is frozen between reading the orgs and writing down
+    // the missed ones, and thaws when retention has deleted the week, wrote `missed` for what had been sent.
+    async fn nothing_is_written_down_as_missed_once_the_week_is_closed(database: TestDatabase) {
+        let store = store(&database).await;
+        store.clock().set(monday() + TimeDelta::days(60));
+        store.close_week(w28()).await.expect("closed");
+        assert!(store.record_missed(&due_orgs(3, monday()), CATCH_UP).await.expect("no error").is_empty());
+        assert!(store.week_sends(SendKey::Week(w28())).await.expect("tallies").is_empty());
+    }
+
     async fn a_week_is_closed_once_and_the_newest_is_found_across_a_new_year(database: TestDatabase) {
         let store = store(&database).await;
         assert_eq!(store.last_closed_week().await.expect("a look"), None);
