@@ -8,7 +8,7 @@ pub mod compose;
 pub mod folder;
 pub mod header;
 mod hello;
-mod lenient;
+pub mod lenient;
 mod offers;
 pub mod session;
 pub mod settings;

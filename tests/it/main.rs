@@ -14,6 +14,7 @@ mod cli_queue;
 mod config;
 mod deploy;
 mod flow;
+mod fuzz;
 mod guard;
 mod hard_days;
 mod http;

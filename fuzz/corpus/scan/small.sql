@@ -1,0 +1,1 @@
+SELECT 1 WHERE x = :week_key AND y >= :previous_from AND z < :previous_to
