@@ -43,7 +43,9 @@ fn slice(name: &str, target: fn(&[u8])) {
         .collect();
     assert!(!corpus.is_empty(), "no corpus in {}", folder.display());
     corpus.sort();
-    corpus.iter().for_each(|input| target(input));
+    for input in &corpus {
+        target(input);
+    }
     let mut chance = Chance(seed());
     for _ in 0..scale(500, 20_000) {
         let mut input = pick(&mut chance, &corpus).clone();

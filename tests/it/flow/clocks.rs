@@ -4,7 +4,6 @@
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use chrono::{DateTime, Datelike, NaiveTime, TimeDelta, Timelike, Utc};
@@ -45,10 +44,7 @@ impl Shifted {
             .config(&config(database, relay))
             .env("DIGESTD__HTTP__LISTEN", &http.to_string())
             .env("DIGESTD__LOG__FILTER", "info,digestd=debug")
-            .env("LD_PRELOAD", &libfaketime().display().to_string())
-            .env("FAKETIME", shift)
-            // Only the time of day is wrong on such a host; timers go on as they do.
-            .env("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+            .clock(shift)
             .start();
         Self { process, http, hours }
     }
@@ -61,15 +57,6 @@ impl Shifted {
         #[expect(clippy::cast_possible_truncation, reason = "a week in milliseconds")]
         TimeDelta::milliseconds((seconds * 1000.0) as i64)
     }
-}
-
-/// The library that shifts a process's clock. Without it this test fails; it is never skipped.
-fn libfaketime() -> PathBuf {
-    let folders = std::fs::read_dir("/usr/lib").expect("/usr/lib").filter_map(Result::ok);
-    folders
-        .map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"))
-        .find(|library| library.exists())
-        .expect("libfaketime is not here; scripts/setup installs the package faketime")
 }
 
 fn close_to(found: TimeDelta, hours: i64) -> bool {

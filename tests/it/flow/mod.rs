@@ -19,3 +19,4 @@ mod replicas;
 mod restore;
 mod shutdown;
 mod start;
+mod storm;

@@ -10,6 +10,7 @@ pub mod counters;
 pub mod engine;
 pub mod fixtures;
 pub mod fleet;
+pub mod pooler;
 pub mod postfix;
 pub mod process;
 pub mod proxy;
