@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -115,8 +115,7 @@ impl Ship {
         if pooler.is_some() {
             config = config.replace("[database]\n", "[database]\npgbouncer = true\n");
         }
-        // Free a moment ago; nobody else on this host asks for this very port.
-        let http = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+        let http = web::free_address();
         config = config.replace("listen = \"127.0.0.1:0\"", &format!("listen = \"{http}\""));
         let process = launch(database, n, &config, "+0");
         Self { process, proxy, _pooler: pooler, config, http, frozen: false }
