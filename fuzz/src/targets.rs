@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use digestd::config::Config;
 use digestd::domain::token::KeyRing;
 use digestd::mail::lenient::ReplyParser;
+use digestd::source::operator::param::{Named as _, Param};
 use digestd::source::operator::scan::{Dialect, scan};
 use secrecy::SecretString;
 
@@ -61,10 +62,10 @@ pub fn reply(data: &[u8]) {
 pub fn scan_sql(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     for dialect in [Dialect::Postgres, Dialect::Sqlite] {
-        let Ok(scanned) = scan(text, dialect) else { continue };
-        let same = scanned.spelt(|param| param.to_string());
+        let Ok(scanned) = scan::<Param>(text, dialect) else { continue };
+        let same = scanned.spelt(|param| format!(":{}", param.name()));
         assert!(without_semicolons(text).eq(without_semicolons(&same)), "the text has changed");
-        let Ok(again) = scan(&same, dialect) else { panic!("what was a query is none any more") };
+        let Ok(again) = scan::<Param>(&same, dialect) else { panic!("what was a query is none any more") };
         assert_eq!(scanned.params(), again.params(), "other parameters the second time");
     }
 }

@@ -15,7 +15,7 @@ use super::excerpt::excerpt;
 pub struct Zone(TimeZone);
 
 /// Why a text is not a zone.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[error("“{name}” is not an IANA time zone{}", self.hint())]
 pub struct ZoneError {
     /// What was given, shortened.

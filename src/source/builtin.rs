@@ -97,6 +97,12 @@ impl BuiltIn {
         rows.into_iter().map(|(org, user)| Ok((org_id(&org)?, UserId::lenient(&user)))).collect()
     }
 
+    pub(super) async fn names(&self, orgs: &[&OrgId]) -> Result<BTreeMap<OrgId, String>, SourceError> {
+        let orgs: Vec<&str> = orgs.iter().map(|org| org.as_str()).collect();
+        let rows = self.store.org_rows(&orgs).await?;
+        rows.into_iter().map(|row| Ok((org_id(&row.org)?, row.name))).collect()
+    }
+
     /// A weekday or time that cannot be read falls back to the configured one: the digest still
     /// comes once a week, and `import` refuses such values in the first place.
     fn schedule_of(

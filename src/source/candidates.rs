@@ -6,16 +6,15 @@ use super::operator::Listing;
 use crate::domain::candidate::Candidate;
 use crate::domain::ids::OrgId;
 
-/// A list of candidates that is being read, in the order of their ids. Never held as a whole, except
-/// from SQLite.
+/// A list of candidates that is being read, in the order of their ids. No statement stays open meanwhile.
 #[derive(Debug)]
 pub struct Candidates(Pages);
 
 #[derive(Debug)]
 enum Pages {
-    /// Pages by key: the built-in directory has an index for them, and no statement stays open.
+    /// Pages by key: the built-in directory has an index for them.
     Keyed { directory: BuiltIn, zones: Option<Vec<String>>, after: Option<OrgId>, ended: bool },
-    /// One run of the recipients query.
+    /// One run of the recipients query, whose answer is kept in little space.
     Listing(Listing),
 }
 
@@ -31,7 +30,7 @@ impl Candidates {
     /// The next candidates: at least one, at most `limit`. `None`: there are no more.
     pub async fn next_page(&mut self, limit: u32) -> Result<Option<Vec<Candidate>>, SourceError> {
         match &mut self.0 {
-            Pages::Listing(listing) => listing.next_page(limit).await,
+            Pages::Listing(listing) => Ok(listing.next_page(limit)),
             Pages::Keyed { ended: true, .. } => Ok(None),
             Pages::Keyed { directory, zones, after, ended } => {
                 let page = directory.candidates(after.as_ref(), zones.as_deref(), limit).await?;

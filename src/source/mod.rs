@@ -99,6 +99,8 @@ impl SourceError {
         match self {
             Self::Directory(error) => error.class() == ErrorClass::Transient,
             Self::Query { transient, .. } => *transient,
+            // A Monday morning's load passes. An org whose query is always too slow is ended by its window.
+            Self::TimedOut { .. } => true,
             _ => false,
         }
     }
@@ -164,11 +166,26 @@ impl Source {
         }
     }
 
+    /// Closes the connections to the operator's database.
+    pub async fn close(&self) {
+        if let Self::Operator(operator) = self {
+            operator.close().await;
+        }
+    }
+
     /// Who of these orgs is an active, opted-in admin right now.
     pub async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {
         match self {
             Self::BuiltIn(directory) => directory.members(orgs).await,
             Self::Operator(operator) => operator.members(orgs).await,
+        }
+    }
+
+    /// The names of some orgs. One that is gone has none.
+    pub async fn names(&self, orgs: &[&OrgId]) -> Result<BTreeMap<OrgId, String>, SourceError> {
+        match self {
+            Self::BuiltIn(directory) => directory.names(orgs).await,
+            Self::Operator(operator) => operator.names(orgs).await,
         }
     }
 

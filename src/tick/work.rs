@@ -45,7 +45,11 @@ enum GatherError {
 impl GatherError {
     /// Whether it is the application's outage rather than this org's fault.
     fn is_outage(&self) -> bool {
-        matches!(self, Self::Source(error) if error.is_transient())
+        match self {
+            Self::Source(error) => error.is_transient(),
+            Self::TimedOut(_) => true,
+            Self::NeverEnded => false,
+        }
     }
 }
 

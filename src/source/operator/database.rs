@@ -95,7 +95,11 @@ impl From<sqlx::Error> for Failure {
 impl Failure {
     /// The error to tell.
     pub fn of(self, query: &Query, limit: Duration) -> SourceError {
-        let query = query.name();
+        self.named(query.name(), limit)
+    }
+
+    /// The same of a statement that is no [`Query`].
+    pub fn named(self, query: String, limit: Duration) -> SourceError {
         match self {
             Self::TimedOut => SourceError::TimedOut { query, limit },
             Self::Unreadable(problem) => SourceError::Query { query, problem, transient: false },
@@ -175,7 +179,22 @@ impl Database {
     ) -> Result<Vec<OrgRow>, SourceError> {
         let asked = match self {
             Self::Postgres(inner) => inner.orgs(query, learnt, orgs, limit).await,
-            Self::Sqlite(inner) => inner.orgs(query, learnt, Some(orgs), limit).await,
+            Self::Sqlite(inner) => inner.orgs(query, learnt, orgs, limit).await,
+        };
+        asked.map_err(|failure| failure.of(query, limit))
+    }
+
+    /// Every org of the recipients query, each once, in the order of the ids.
+    pub async fn each_org(
+        &self,
+        query: &Query,
+        learnt: &Learnt,
+        limit: Duration,
+        each: impl FnMut(OrgRow) + Send,
+    ) -> Result<(), SourceError> {
+        let asked = match self {
+            Self::Postgres(inner) => inner.each_org(query, learnt, limit, each).await,
+            Self::Sqlite(inner) => inner.each_org(query, learnt, limit, each).await,
         };
         asked.map_err(|failure| failure.of(query, limit))
     }

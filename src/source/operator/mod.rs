@@ -6,18 +6,22 @@
 
 mod database;
 mod json;
+mod listing;
+pub mod param;
 mod people;
 mod postgres;
 mod query;
 pub mod scan;
+mod scanner;
 mod section;
 mod shape;
 mod sqlite;
 mod survey;
+pub mod write_back;
 
 pub use survey::Survey;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,15 +30,15 @@ use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt, stream};
 use tokio::sync::OnceCell;
 
-use self::database::{Database, Learnt, OrgRow};
-use self::postgres::Cursor;
+use self::database::{Database, Learnt};
+use self::listing::Collecting;
+pub(in crate::source) use self::listing::Listing;
 use self::query::{Query, Values};
 use self::scan::Dialect;
 use self::section::{Collected, Section};
 use self::shape::Columns;
 use super::{Gathered, Question, SourceError};
 use crate::config::{self, DatabaseUrl, OnError};
-use crate::domain::candidate::Candidate;
 use crate::domain::digest::{self, DigestInput, SectionBody};
 use crate::domain::ids::{OrgId, UserId};
 use crate::domain::schedule::WeeklySchedule;
@@ -110,17 +114,9 @@ impl Operator {
     pub(super) async fn candidates(&self, zones: Option<&[String]>) -> Result<Listing, SourceError> {
         let learnt = self.learnt().await?;
         let (query, limit) = (&self.0.recipients, self.0.limit);
-        let failed = |failure: database::Failure| failure.of(query, limit);
-        let rows = match &self.0.database {
-            Database::Postgres(db) => {
-                Orgs::Cursor(Box::new(db.cursor(query, &learnt, limit).await.map_err(failed)?))
-            }
-            Database::Sqlite(db) => {
-                Orgs::List(db.orgs(query, &learnt, None, limit).await.map_err(failed)?.into())
-            }
-        };
-        let zones = zones.map(|zones| zones.iter().cloned().collect());
-        Ok(Listing { operator: self.clone(), rows, zones, odd: 0, unreadable: 0, told: false })
+        let mut collecting = Collecting::new(zones, &self.0.default);
+        self.0.database.each_org(query, &learnt, limit, |row| collecting.take(row)).await?;
+        Ok(collecting.finish())
     }
 
     /// One org's schedule.
@@ -141,6 +137,13 @@ impl Operator {
         let orgs: Vec<String> = distinct.into_iter().map(str::to_owned).collect();
         let rows = self.0.database.recipients(&self.0.recipients, &learnt, &orgs, self.0.limit).await?;
         Ok(people::members(&rows))
+    }
+
+    pub(super) async fn names(&self, orgs: &[&OrgId]) -> Result<BTreeMap<OrgId, String>, SourceError> {
+        let learnt = self.learnt().await?;
+        let orgs: Vec<String> = orgs.iter().map(|org| org.as_str().to_owned()).collect();
+        let rows = self.0.database.recipients(&self.0.recipients, &learnt, &orgs, self.0.limit).await?;
+        Ok(people::names(&rows))
     }
 
     pub(super) async fn gather(
@@ -186,9 +189,11 @@ impl Operator {
             Ok(bodies) => return Ok(Some(bodies)),
             Err(error) => error,
         };
-        // In a batch, one org may be to blame: all others, asked alone, have the section.
+        // In a batch, one org may be to blame: all others, asked alone, have the section. One that takes too
+        // long for an org alone is what this setting is for; a database that is away will be back.
         let alone = question.orgs.len() == 1;
-        if section.settings.on_error == OnError::OmitWithNote && alone && !failed.is_transient() {
+        let final_for_now = !failed.is_transient() || matches!(failed, SourceError::TimedOut { .. });
+        if section.settings.on_error == OnError::OmitWithNote && alone && final_for_now {
             tracing::warn!(
                 section = section.settings.name, org.id = %question.orgs[0],
                 error = &failed as &dyn std::error::Error,
@@ -244,79 +249,5 @@ impl Operator {
             return Ok(Learnt { columns, id_type: String::new() });
         };
         Ok(self.0.learnt.get_or_init(|| async { Learnt { columns, id_type } }).await.clone())
-    }
-}
-
-/// The orgs of one sweep, in the order of their ids, a page at a time.
-#[derive(Debug)]
-pub(in crate::source) struct Listing {
-    operator: Operator,
-    rows: Orgs,
-    zones: Option<BTreeSet<String>>,
-    odd: usize,
-    unreadable: usize,
-    told: bool,
-}
-
-#[derive(Debug)]
-enum Orgs {
-    Cursor(Box<Cursor>),
-    List(VecDeque<OrgRow>),
-    Ended,
-}
-
-impl Listing {
-    /// The next candidates, at most `limit`; `None` at the end.
-    pub async fn next_page(&mut self, limit: u32) -> Result<Option<Vec<Candidate>>, SourceError> {
-        while let Some(rows) = self.next_rows(limit).await? {
-            let page: Vec<Candidate> = rows.into_iter().filter_map(|row| self.candidate(row)).collect();
-            if !page.is_empty() {
-                return Ok(Some(page));
-            }
-        }
-        if !self.told && self.odd + self.unreadable > 0 {
-            self.told = true;
-            tracing::warn!(
-                schedules = self.odd,
-                ids = self.unreadable,
-                "some orgs have a weekday or time that cannot be read, and keep the configured one; \
-                 those with an unusable id are passed over"
-            );
-        }
-        Ok(None)
-    }
-
-    /// How many orgs have had an unreadable weekday or time, and how many an unusable id.
-    fn oddities(&self) -> (u64, u64) {
-        (self.odd as u64, self.unreadable as u64)
-    }
-
-    async fn next_rows(&mut self, limit: u32) -> Result<Option<Vec<OrgRow>>, SourceError> {
-        let rows: Vec<OrgRow> = match &mut self.rows {
-            Orgs::Ended => return Ok(None),
-            Orgs::List(list) => list.drain(..list.len().min(limit as usize)).collect(),
-            Orgs::Cursor(cursor) => {
-                let inner = &self.operator.0;
-                cursor.next(limit).await.map_err(|failure| failure.of(&inner.recipients, inner.limit))?
-            }
-        };
-        if rows.len() < limit as usize {
-            // A cursor gives its connection back.
-            self.rows = Orgs::Ended;
-        }
-        Ok(Some(rows))
-    }
-
-    /// The zones are compared here, by their proper names: applications write them in many ways.
-    fn candidate(&mut self, row: OrgRow) -> Option<Candidate> {
-        let Some((candidate, odd)) = people::candidate(row, &self.operator.0.default) else {
-            self.unreadable += 1;
-            return None;
-        };
-        self.odd += usize::from(odd);
-        let wanted = self.zones.as_ref().is_none_or(|zones| {
-            candidate.schedule.as_ref().is_ok_and(|schedule| zones.contains(schedule.zone.name()))
-        });
-        wanted.then_some(candidate)
     }
 }

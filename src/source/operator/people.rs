@@ -47,6 +47,18 @@ pub(super) fn orgs(rows: Vec<Row>, question: &Question<'_>, default: &Zone) -> B
     orgs
 }
 
+/// What the orgs are called. The first row of each holds.
+pub(super) fn names(rows: &[Row]) -> BTreeMap<OrgId, String> {
+    let mut names = BTreeMap::new();
+    for row in rows {
+        let org = row.org.as_deref().and_then(|org| OrgId::parse(org).ok());
+        if let (Some(org), Some(name)) = (org, text(&row.columns, "org_name")) {
+            names.entry(org).or_insert(name);
+        }
+    }
+    names
+}
+
 /// Who is named by the rows.
 pub(super) fn members(rows: &[Row]) -> BTreeSet<(OrgId, UserId)> {
     rows.iter().filter_map(ids).collect()

@@ -12,13 +12,11 @@ use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, PgPool, Transacti
 use super::super::SourceError;
 use super::database::{ACQUIRE, Cut, Failure, Learnt, OrgColumns, OrgRow, Row};
 use super::json;
+use super::param::Param;
 use super::query::{Bound, Query, Values};
-use super::scan::Param;
 
 /// What we wait past a statement's timeout, for an answer that is on its way, before we give the network up.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long the cursor's transaction may lie idle, while a page of orgs is worked on.
-const IDLE: &str = "1h";
 
 /// Connections that read.
 #[derive(Debug, Clone)]
@@ -76,7 +74,7 @@ impl Postgres {
 
     /// The type's name, fit for a cast.
     pub async fn id_type(&self, recipients: &Query, limit: Duration) -> Result<String, Failure> {
-        let (sql, _) = recipients.numbered(|param, _| param.to_string());
+        let sql = recipients.plain();
         // A subquery that gives no row is NULL, of the column's type.
         let sql = format!("SELECT pg_typeof((SELECT r.org_id FROM (\n{sql}\n) AS r LIMIT 0))::text");
         within(limit, async {
@@ -100,7 +98,7 @@ impl Postgres {
         orgs: &[String],
         limit: Duration,
     ) -> Result<Vec<Row>, Failure> {
-        let (sql, _) = query.numbered(|param, _| param.to_string());
+        let sql = query.plain();
         // Compared in the column's own type, so that the application's index serves.
         let sql = format!(
             "SELECT digestd_row.org_id::text, digestd_row.user_id::text, NULL::bigint, row_to_json(digestd_row)::text
@@ -140,16 +138,25 @@ impl Postgres {
         .await
     }
 
-    /// Every org, through a cursor: the list is made once, and never held here as a whole.
-    pub async fn cursor(&self, query: &Query, learnt: &Learnt, limit: Duration) -> Result<Cursor, Failure> {
+    /// Every org, one after another: the list is made by one run of the query.
+    pub async fn each_org(
+        &self,
+        query: &Query,
+        learnt: &Learnt,
+        limit: Duration,
+        mut each: impl FnMut(OrgRow) + Send,
+    ) -> Result<(), Failure> {
         let sql = orgs_sql(query, learnt, "digestd_row.org_id IS NOT NULL");
-        let declare = format!("DECLARE digestd_orgs NO SCROLL CURSOR FOR {sql}");
         within(limit, async {
             let mut tx = self.begin(limit).await?;
-            let idle = format!("SET LOCAL idle_in_transaction_session_timeout = '{IDLE}'");
-            sqlx::raw_sql(AssertSqlSafe(idle)).execute(&mut *tx).await?;
-            sqlx::raw_sql(AssertSqlSafe(declare)).execute(&mut *tx).await?;
-            Ok(Cursor { tx, limit })
+            {
+                let mut rows = sqlx::query_as::<_, OrgColumns>(AssertSqlSafe(sql)).fetch(&mut *tx);
+                while let Some(found) = rows.try_next().await? {
+                    each(OrgRow::from(found));
+                }
+            }
+            tx.rollback().await?;
+            Ok(())
         })
         .await
     }
@@ -188,26 +195,6 @@ impl Postgres {
     async fn begin(&self, limit: Duration) -> Result<Tx, sqlx::Error> {
         let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
         self.pool.begin_with(AssertSqlSafe(begin)).await
-    }
-}
-
-/// The list of orgs, read piece by piece in one transaction.
-#[derive(Debug)]
-pub(super) struct Cursor {
-    tx: Tx,
-    limit: Duration,
-}
-
-impl Cursor {
-    /// The next orgs; fewer than asked for at the end.
-    pub async fn next(&mut self, count: u32) -> Result<Vec<OrgRow>, Failure> {
-        let sql = format!("FETCH FORWARD {count} FROM digestd_orgs");
-        let tx = &mut self.tx;
-        within(self.limit, async {
-            let found: Vec<OrgColumns> = sqlx::query_as(AssertSqlSafe(sql)).fetch_all(&mut **tx).await?;
-            Ok(found.into_iter().map(OrgRow::from).collect())
-        })
-        .await
     }
 }
 
@@ -260,7 +247,7 @@ fn section_sql(sql: &str, Cut { limit, personal }: Cut) -> String {
 
 /// One row for each org, sorted by id. Where rows of an org disagree, the least value holds.
 fn orgs_sql(query: &Query, learnt: &Learnt, only: &str) -> String {
-    let (sql, _) = query.numbered(|param, _| param.to_string());
+    let sql = query.plain();
     let if_there = |column: &str, value: String| {
         if learnt.columns.has(column) { value } else { "NULL::text".to_owned() }
     };

@@ -3,13 +3,14 @@
 use chrono::{DateTime, SecondsFormat, Utc};
 
 use super::super::{Question, SourceError};
-use super::scan::{Dialect, Param, Scanned, scan};
+use super::param::{Named as _, Param};
+use super::scan::{Dialect, Scanned, scan};
 
 /// One of the operator's queries.
 #[derive(Debug, Clone)]
 pub(super) struct Query {
     name: String,
-    scanned: Scanned,
+    scanned: Scanned<Param>,
 }
 
 impl Query {
@@ -21,7 +22,8 @@ impl Query {
             Some(param) => Err(SourceError::Shape {
                 query: query.name,
                 problem: format!(
-                    "it uses {param}; parameters are for sections, and digestd asks for orgs itself"
+                    "it uses :{}; parameters are for sections, and digestd asks for orgs itself",
+                    param.name()
                 ),
             }),
         }
@@ -42,6 +44,11 @@ impl Query {
     /// For messages: “the recipients query”.
     pub fn name(&self) -> String {
         self.name.clone()
+    }
+
+    /// The text of a query that has no parameter, such as the recipients'.
+    pub fn plain(&self) -> String {
+        self.scanned.spelt(|param| format!(":{}", param.name()))
     }
 
     /// The text with each parameter spelt by its number, and the parameters in the order of their numbers.

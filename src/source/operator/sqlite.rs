@@ -16,8 +16,8 @@ use sqlx::{
 
 use super::database::{ACQUIRE, Failure, Learnt, OrgColumns, OrgRow, Row};
 use super::json;
+use super::param::Param;
 use super::query::{Bound, Query, Values, sqlite_instant};
-use super::scan::Param;
 
 /// How long a statement waits for somebody else's write.
 const BUSY: Duration = Duration::from_secs(10);
@@ -93,25 +93,38 @@ impl Sqlite {
         rows.iter().map(row).collect()
     }
 
-    /// All orgs, or some; sorted by id.
-    ///
-    /// All at once: an open statement would keep the application from writing, where the file is not in
-    /// WAL mode.
+    /// Some orgs, sorted by id.
     pub async fn orgs(
         &self,
         query: &Query,
         learnt: &Learnt,
-        only: Option<&[String]>,
+        orgs: &[String],
         limit: Duration,
     ) -> Result<Vec<OrgRow>, Failure> {
-        let sql = orgs_sql(query, learnt, only.is_some());
+        let sql = orgs_sql(query, learnt, true);
         let mut connection = self.connection(limit).await?;
-        let mut statement = sqlx::query_as(AssertSqlSafe(sql)).persistent(false);
-        if let Some(orgs) = only {
-            statement = statement.bind(ids(orgs, &learnt.id_type));
-        }
-        let found: Vec<OrgColumns> = statement.fetch_all(&mut *connection).await?;
+        let statement = sqlx::query_as(AssertSqlSafe(sql)).persistent(false);
+        let found: Vec<OrgColumns> =
+            statement.bind(ids(orgs, &learnt.id_type)).fetch_all(&mut *connection).await?;
         Ok(found.into_iter().map(OrgRow::from).collect())
+    }
+
+    /// Every org, one after another, sorted by id.
+    pub async fn each_org(
+        &self,
+        query: &Query,
+        learnt: &Learnt,
+        limit: Duration,
+        mut each: impl FnMut(OrgRow) + Send,
+    ) -> Result<(), Failure> {
+        let sql = orgs_sql(query, learnt, false);
+        let mut connection = self.connection(limit).await?;
+        let statement = sqlx::query_as::<_, OrgColumns>(AssertSqlSafe(sql)).persistent(false);
+        let mut rows = statement.fetch(&mut *connection);
+        while let Some(found) = rows.try_next().await? {
+            each(OrgRow::from(found));
+        }
+        Ok(())
     }
 
     pub async fn section(

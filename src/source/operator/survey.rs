@@ -36,7 +36,7 @@ impl Operator {
         let learnt = self.learnt().await?;
         let mut survey = Survey::default();
         let mut listing = self.candidates(None).await?;
-        while let Some(page) = listing.next_page(PAGE).await? {
+        while let Some(page) = listing.next_page(PAGE) {
             survey.orgs += page.len() as u64;
             survey.bad_zones += page.iter().filter(|candidate| candidate.schedule.is_err()).count() as u64;
             let orgs: Vec<String> = page.iter().map(|candidate| candidate.org.as_str().to_owned()).collect();

@@ -16,13 +16,17 @@ async fn the_walk_through_does_what_it_says() {
     let page = include_str!("../../../docs/adopting.md");
     let database = TestDatabase::postgres().await;
     // Roles belong to the whole server.
-    let role = format!("digest_reader_{}", uuid::Uuid::new_v4().simple());
+    let own = uuid::Uuid::new_v4().simple().to_string();
+    let renamed = |text: &str| {
+        let text = text.replace("digest_reader", &format!("reader_{own}"));
+        text.replace("digest_optout", &format!("optout_{own}"))
+    };
     for script in blocks(page, "sql") {
-        super::execute(&database, &script.replace("digest_reader", &role)).await;
+        super::execute(&database, &renamed(script)).await;
     }
     let (_, place) = database.url.split_once('@').expect("a URL with a user");
-    let own = format!("{role}:choose-a-long-one@{place}");
-    let toml = blocks(page, "toml")[0].replace("digest_reader:choose-a-long-one@db.example.com/app", &own);
+    let toml = blocks(page, "toml")[..2].join("\n");
+    let toml = renamed(&toml).replace("db.example.com/app", place);
     std::fs::write(database.folder().join("digestd.toml"), toml).expect("a file");
 
     let mut shown = String::new();

@@ -18,6 +18,7 @@ sql = \"SELECT thing.*, ARRAY[1, NULL, 3] AS list, thing AS whole, 1.0::float8 A
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_column_type_arrives_without_loss() {
     let script = "
+        CREATE EXTENSION citext;
         CREATE TYPE mood AS ENUM ('glad', 'sad');
         CREATE TYPE point3 AS (x integer, y numeric, z text);
         CREATE DOMAIN percent AS numeric CHECK (VALUE BETWEEN 0 AND 100);
@@ -25,14 +26,14 @@ async fn every_column_type_arrives_without_loss() {
         CREATE TABLE things (
             org_id uuid, id bigint, n numeric(40,10), nan numeric, j jsonb, tags text[], m mood, moods mood[],
             r int4range, mr tstzmultirange, tz timestamptz, ts timestamp, d date, t time, i interval, ip inet,
-            p percent, c point3, b bytea, x xml, bits bit(3), money money, forever timestamptz, v tsvector
+            p percent, c point3, b bytea, x xml, bits bit(3), money money, forever timestamptz, v tsvector, ci citext
         );
         INSERT INTO orgs VALUES ('00000000-0000-4000-8000-000000000001');
         INSERT INTO things VALUES (
             '00000000-0000-4000-8000-000000000001', 9223372036854775807, 123456789012345678901234567890.0123456789,
             'NaN', '{\"a\": [1, 2.50, {\"b\": null}], \"big\": 12345678901234567890123}', '{a,\"b c\",NULL}', 'sad', '{glad,sad}',
             '[1,5)', '{[2026-01-01 00:00+00,2026-01-02 00:00+00)}', '2026-06-30 12:00+02', '2026-06-30 12:00', '2026-06-30', '08:30',
-            '1 day 02:03:04', '10.0.0.0/8', 99.5, ROW(1, 2.25, 'q\"'), '\\xdeadbeef', '<a/>', B'101', 12.5, 'infinity', 'a b'
+            '1 day 02:03:04', '10.0.0.0/8', 99.5, ROW(1, 2.25, 'q\"'), '\\xdeadbeef', '<a/>', B'101', 12.5, 'infinity', 'a b', 'Grüße'
         );";
     let app = App::new(TestDatabase::postgres().await, script, SECTION).await;
     let digests =
@@ -53,7 +54,7 @@ async fn every_column_type_arrives_without_loss() {
             "m": "sad", "moods": ["glad", "sad"], "r": "[1,5)", "tz": "2026-06-30T10:00:00+00:00",
             "ts": "2026-06-30T12:00:00", "d": "2026-06-30", "t": "08:30:00", "i": "1 day 02:03:04", "ip": "10.0.0.0/8",
             "p": "99.5", "c": { "x": 1, "y": "2.25", "z": "q\"" }, "b": "\\xdeadbeef", "x": "<a/>", "bits": "101",
-            "forever": "infinity", "list": [1, null, 3], "f": 1, "g": "0.1",
+            "forever": "infinity", "ci": "Grüße", "list": [1, null, 3], "f": 1, "g": "0.1",
         })
     );
 }
@@ -61,7 +62,6 @@ async fn every_column_type_arrives_without_loss() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ids_of_every_type_are_compared_in_their_own_type() {
     let database = TestDatabase::postgres().await;
-    // citext is an extension that not every server has.
     for (n, (sql_type, id)) in [
         ("smallint", "7"),
         ("bigint", "9007199254740993"),
@@ -71,12 +71,13 @@ async fn ids_of_every_type_are_compared_in_their_own_type() {
         ("numeric", "12.50"),
         ("key_domain", "k-1"),
         ("mood", "sad"),
+        ("citext", "MixedCase"),
     ]
     .into_iter()
     .enumerate()
     {
         let types = if n == 0 {
-            "CREATE DOMAIN key_domain AS text CHECK (VALUE <> ''); CREATE TYPE mood AS ENUM ('glad', 'sad');"
+            "CREATE EXTENSION citext; CREATE DOMAIN key_domain AS text CHECK (VALUE <> ''); CREATE TYPE mood AS ENUM ('glad', 'sad');"
         } else {
             ""
         };
@@ -95,6 +96,7 @@ async fn ids_of_every_type_are_compared_in_their_own_type() {
         "12.50",
         "k-1",
         "sad",
+        "MixedCase",
     ]
     .into_iter()
     .enumerate()
