@@ -55,7 +55,7 @@ use crate::tick::drafts::Drafter;
 use crate::tick::{self, Limits, Rhythm, Tick};
 
 pub use house::{cleanup_of, due_rules, ledger_of};
-pub use source::source_of;
+pub use source::{source_of, write_back_of};
 
 /// A claimed send is tried for this long past its window, then failed.
 const GIVE_UP: TimeDelta = TimeDelta::days(1);
@@ -132,7 +132,8 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     let tick = Arc::new(tick_of(config, &store, source.clone(), keys.clone(), replica, &metrics).await?);
     let (deliver, journal) = deliver_of(config, &store, source.clone(), replica, &metrics)?;
     let deliver = Arc::new(deliver);
-    let cleanup = cleanup_of(config, &store, source, &metrics).await?;
+    let write_back = source::checked_write_back(config, &store).await?;
+    let cleanup = cleanup_of(config, &store, source.clone(), write_back, &metrics).await?;
     let page =
         PageSettings { product: config.brand.product.clone(), settings_url: config.opt_out.page_url.clone() };
     let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page);
@@ -173,7 +174,7 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     shutdown.soft.cancelled().await;
     let ended = lifecycle::finish(parts.tracker(), shutdown).await;
     // A database that does not answer must not hold the process up.
-    let _ = tokio::time::timeout(CLOSE, store.close()).await;
+    let _ = tokio::time::timeout(CLOSE, async { tokio::join!(store.close(), source.close()) }).await;
     tracing::info!(complete = ended, "digestd has stopped");
     match parts.panicked() {
         Some(part) => Err(AppError::Panicked(part)),
@@ -238,7 +239,7 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
     let brand = &config.brand;
     let public_url = SafeUrl::parse(&config.public_url, Http::Allowed).map_err(|_| AppError::PublicUrl)?;
     Ok(Drafter {
-        templates: Templates::load(config.templates_dir.as_deref())?,
+        templates: Templates::load(config.templates_dir.as_deref())?.with_language(&config.digest.locale),
         brand: Brand {
             product: brand.product.clone(),
             accent: brand.accent.clone(),
@@ -255,6 +256,7 @@ pub fn drafter_of(config: &Config, keys: KeyRing) -> Result<Drafter, AppError> {
             redirect_to: config.delivery.redirect_to.clone(),
         },
         public_url: config.public_url.clone(),
+        settings_url: config.opt_out.page_url.clone(),
         keys,
     })
 }

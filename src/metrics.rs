@@ -56,6 +56,7 @@ struct Inner {
     relay_rate: Family<Labels<1>, Seconds>,
     guard: Counters<1>,
     opt_outs: Gauge,
+    write_backs: Gauge,
     opt_out_changes: Counters<1>,
     replicas_live: Gauge,
     leader: Gauge,
@@ -275,6 +276,11 @@ impl Metrics {
     /// Opt-outs in the table. Set at each scrape.
     pub fn set_opt_outs(&self, n: u64) {
         self.0.opt_outs.set(i64::try_from(n).unwrap_or(i64::MAX));
+    }
+
+    /// Choices that wait to be written to the application. Set at each scrape.
+    pub fn set_write_backs(&self, n: u64) {
+        self.0.write_backs.set(i64::try_from(n).unwrap_or(i64::MAX));
     }
 
     /// How old the numbers read from the tables are. Set at each scrape.

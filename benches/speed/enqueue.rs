@@ -78,6 +78,7 @@ fn draft(org: &OrgId, key: SendKey, n: usize) -> Draft {
     let to = Address::parse(&format!("admin-{n}@{org}.example.org")).unwrap();
     Draft {
         user: UserId::parse(&format!("admin-{n}")).unwrap(),
+        org_name: "An org".to_owned(),
         address: to.normal().to_owned(),
         uid: MessageUid::derive(org, key, to.normal()),
         content: DraftContent::Message {
@@ -120,14 +121,14 @@ async fn one_by_one(pool: PgPool) -> usize {
     won
 }
 
-const SEND: &str = "
+pub const SEND: &str = "
     INSERT INTO digestd.sends (org_id, week_key, state, slot_at, timezone, period_first, period_start,
         period_end, give_up_at)
     VALUES ($1, $2, 'enqueued', $3, 'UTC', '2026-06-29', $3, $3, $3)
     ON CONFLICT (org_id, week_key) DO NOTHING
     RETURNING id";
 
-const MESSAGES: &str = "
+pub const MESSAGES: &str = "
     INSERT INTO digestd.outbox (send_id, org_id, user_id, address, mailbox, uid, fingerprint, state,
         next_attempt_at, expires_at, created_at)
     SELECT $1, $2, 'admin', address, address, md5(address), md5(address) || md5(address), 'pending',
@@ -135,11 +136,11 @@ const MESSAGES: &str = "
     FROM unnest($3::TEXT[]) AS address
     RETURNING id";
 
-const BODIES: &str = "
+pub const BODIES: &str = "
     INSERT INTO digestd.bodies (message_id, bytes)
     SELECT id, bytes
     FROM unnest($1::BIGINT[], $2::BYTEA[]) AS u (id, bytes)";
 
-async fn pool(world: &World) -> PgPool {
+pub async fn pool(world: &World) -> PgPool {
     PgPoolOptions::new().max_connections(1).connect(&world.url).await.unwrap()
 }

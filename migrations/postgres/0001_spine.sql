@@ -7,6 +7,8 @@ CREATE TABLE digestd.installation (
     installed_at TIMESTAMPTZ NOT NULL DEFAULT clock_timestamp(),
     -- Signs unsubscribe links where no keys are configured; made once, the same for all replicas.
     unsubscribe_key TEXT,
+    -- Whether opt-outs are kept for the application too: whether `opt_out.sql` is configured.
+    write_back BOOLEAN NOT NULL DEFAULT FALSE,
     -- Since when uncertain messages are sent again by themselves; absent while they are held.
     resend_since TIMESTAMPTZ
 );
@@ -183,9 +185,27 @@ CREATE TABLE digestd.uncounted_ends (
 CREATE TABLE digestd.subscriptions (
     ref TEXT PRIMARY KEY,
     org_id TEXT NOT NULL,
+    -- As the newest message had it, for the page behind the link.
+    org_name TEXT NOT NULL,
     user_id TEXT NOT NULL,
     address TEXT NOT NULL
 );
+CREATE INDEX subscriptions_address ON digestd.subscriptions (address);
+
+-- Choices that `opt_out.sql` has still to write to the application, one for each subscription: a later
+-- choice takes an earlier one's place, in the next turn.
+CREATE TABLE digestd.write_backs (
+    ref TEXT PRIMARY KEY,
+    turn BIGINT NOT NULL DEFAULT 0,
+    org_id TEXT NOT NULL,
+    user_id TEXT NOT NULL,
+    address TEXT NOT NULL,
+    opted_out BOOLEAN NOT NULL,
+    said_at TIMESTAMPTZ NOT NULL,
+    due_at TIMESTAMPTZ NOT NULL,
+    attempts INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX write_backs_due ON digestd.write_backs (due_at);
 
 -- `org_id` is empty for “all digests from here”.
 CREATE TABLE digestd.opt_outs (

@@ -10,6 +10,7 @@ use crate::domain::due::DueRules;
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::source::Source;
+use crate::source::operator::write_back::WriteBack;
 use crate::store::Store;
 
 /// Which slots belong to an org, for whoever asks about slots of the past. What was missed before this
@@ -39,6 +40,7 @@ pub async fn cleanup_of(
     config: &Config,
     store: &Store,
     source: Source,
+    write_back: Option<WriteBack>,
     metrics: &Metrics,
 ) -> Result<Cleanup, AppError> {
     let rules = due_rules(config, store).await?;
@@ -56,6 +58,7 @@ pub async fn cleanup_of(
             sends: retention.sends,
             replicas: retention.replicas,
         },
+        write_back,
         metrics: metrics.clone(),
     })
 }

@@ -1,4 +1,5 @@
-//! Housekeeping by one replica: closing weeks, deleting old rows, the dead-man signal.
+//! Housekeeping by one replica: closing weeks, deleting old rows, the dead-man signal, opt-outs for the
+//! application.
 //!
 //! The [`election`] saves work; nothing correct rests on it. Each step may run on any replica, on two at
 //! once, and again.
@@ -7,6 +8,7 @@ pub mod close;
 pub mod election;
 pub mod late;
 pub mod retention;
+pub mod write_back;
 
 use std::time::{Duration, Instant};
 
@@ -17,6 +19,7 @@ use crate::domain::due::DueRules;
 use crate::domain::schedule::WeeklySchedule;
 use crate::metrics::Metrics;
 use crate::progress::{Progress, Pulse};
+use crate::source::operator::write_back::WriteBack;
 use crate::source::{Source, SourceError};
 use crate::store::{Store, StoreError};
 use election::Election;
@@ -39,6 +42,8 @@ pub struct Cleanup {
     pub count_every: Duration,
     /// How long rows are kept.
     pub keep: Keep,
+    /// Where people's choices are written back to, if anywhere.
+    pub write_back: Option<WriteBack>,
     /// What is counted.
     pub metrics: Metrics,
 }
@@ -135,6 +140,7 @@ impl Cleanup {
             return Ok(());
         }
         self.count_ends().await?;
+        self.write_back(pulse, stop).await?;
         self.close_weeks(election, pulse, stop).await?;
         if is_due(&mut agenda.count_at, self.count_every) {
             self.count_unsettled(election, pulse, stop).await?;

@@ -109,6 +109,7 @@ async fn database(config: &Config) -> Vec<Line> {
         }
     }
     lines.push(source(config, &store).await);
+    lines.extend(write_back(config).await);
     lines
 }
 
@@ -153,6 +154,27 @@ async fn built_in(config: &Config, store: &Store) -> Line {
         Ok(Some(_)) => Line::ok("source", "answers and has orgs to mail"),
         Err(error) => Line::failed("source", error, None),
     }
+}
+
+/// Whether opt-outs can be written back, where that is wanted.
+async fn write_back(config: &Config) -> Option<Line> {
+    let write_back = match app::write_back_of(config) {
+        Ok(write_back) => write_back?,
+        Err(error) => return Some(Line::failed("opt_out", error, None)),
+    };
+    let line = match write_back.check().await {
+        Ok(()) if write_back.knows_both_ways() => Line::ok("opt_out", "opt-outs can be written back"),
+        Ok(()) => {
+            let hint = "opt_out.sql does not use :opted_out, so re-subscriptions are not written back";
+            Line { hint: Some(hint.to_owned()), ..Line::ok("opt_out", "opt-outs can be written back") }
+        }
+        Err(error) => {
+            let hint = "may the role of opt_out.url run opt_out.sql? Its parameters are :org_id, :user_id, :email, \
+                        :opted_out and :at";
+            Line::failed("opt_out", error, Some(hint))
+        }
+    };
+    Some(line)
 }
 
 fn templates(config: &Config) -> Line {

@@ -417,14 +417,14 @@ pub const KEYS: &[Key] = &[
     optional(
         "opt_out.sql",
         Kind::Sql,
-        "UPDATE members SET weekly_digest = false WHERE org_id = :org_id AND user_id = :user_id",
-        "The statement that writes one opt-out. Required with `opt_out.url`.",
+        "UPDATE members SET weekly_digest = NOT :opted_out WHERE org_id = :org_id AND user_id = :user_id",
+        "The statement that writes one choice. Required with `opt_out.url`. Parameters: `:org_id`, `:user_id`, `:email`, `:opted_out` (false after a re-subscription; a statement without it is run for opt-outs only), `:at`. It waits while that database is away, may run twice, and never holds up an unsubscribe.",
     ),
     optional(
         "opt_out.page_url",
         Kind::HttpUrl,
         "https://app.example.com/settings/digest",
-        "A settings page of your application that the unsubscribe page links to.",
+        "A settings page of your application that mails and the unsubscribe page link to.",
     ),
     // admin
     secret(

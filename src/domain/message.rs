@@ -192,6 +192,8 @@ impl fmt::Display for MessageUid {
 pub struct Draft {
     /// The admin.
     pub user: UserId,
+    /// The org's name as the message has it.
+    pub org_name: String,
     /// The unique key within the send: the normalised address, or the raw text of a broken one.
     pub address: String,
     /// The name outside the database.

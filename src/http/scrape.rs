@@ -84,4 +84,5 @@ fn show(shared: &Shared, stats: &Stats) {
     }
     metrics.set_oldest_pending(stats.oldest_due);
     metrics.set_opt_outs(stats.opt_outs);
+    metrics.set_write_backs(stats.write_backs);
 }

@@ -16,6 +16,7 @@ use super::gate::Gate;
 use super::page::{ACTION_ALL, ACTION_ORG, ACTION_RESUBSCRIBE, Done, Standing, Trouble};
 use super::words::Language;
 use super::{HttpState, Shared};
+use crate::domain::text;
 use crate::domain::token::{Opened, Scope, UNSUBSCRIBE_PATH};
 use crate::metrics::OptOutChange;
 use crate::store::StoreError;
@@ -25,6 +26,8 @@ use crate::store::opt_outs::Subscription;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// When to try again what could not be stored.
 const RETRY_AFTER: Duration = Duration::from_mins(1);
+/// As much of an org's name as the page shows.
+const NAME_CHARS: usize = 80;
 /// Where opt-outs of this page come from, in the table.
 const SOURCE: &str = "link";
 
@@ -109,10 +112,10 @@ async fn work(
         }
     };
     let scopes = store.scopes_opted_out(&subscription.address, &subscription.org).await?;
-    // The org may be gone, or known to the application's database only: then the page names none.
-    let orgs = store.org_rows(&[subscription.org.as_str()]).await?;
-    let name = orgs.first().map(|org| org.name.as_str());
-    Ok(shared.page.standing(language, Standing::of(name, &scopes), done))
+    // The name from the mail: the org may be gone, or known to the application's database only.
+    let name = text::clean(&subscription.org_name);
+    let name = Some(text::truncate(&name, NAME_CHARS)).filter(|name| !name.is_empty());
+    Ok(shared.page.standing(language, Standing::of(name.as_deref(), &scopes), done))
 }
 
 async fn apply(shared: &Shared, subscription: &Subscription, action: Action) -> Result<(), StoreError> {

@@ -165,6 +165,8 @@ pub(super) fn inner() -> Inner {
             "Opt-outs in the table, an address once for each org and once for all"),
         opt_out_changes: r.counters("digestd_opt_out_changes", &["change"],
             "Changes stored by this replica through unsubscribe links"),
+        write_backs: r.gauge("digestd_opt_out_write_backs",
+            "Opt-outs and re-subscriptions that wait to be written to the application by opt_out.sql"),
         replicas_live: r.gauge("digestd_replicas_live",
             "Replicas heard of lately, this one included"),
         leader: r.gauge("digestd_leader",

@@ -108,14 +108,22 @@ const INSERT_MESSAGES: &str = "
     ) AS u
     RETURNING id, uid, state, reason";
 
-/// Sorted, because a resend and the week's own send may name the same admins at the same time.
+/// Sorted, because a resend and the week's own send may name the same admins at the same time. Written
+/// only where something is new: week after week nearly nothing is.
 const INSERT_SUBSCRIPTIONS: &str = "
-    INSERT INTO digestd.subscriptions (ref, org_id, user_id, address)
-    SELECT u.value->>'ref', u.value->>'org', u.value->>'user', u.value->>'address'
+    INSERT INTO digestd.subscriptions AS s (ref, org_id, org_name, user_id, address)
+    SELECT
+        u.value->>'ref',
+        u.value->>'org',
+        u.value->>'org_name',
+        u.value->>'user',
+        u.value->>'address'
     FROM {each}($1) AS u
     WHERE u.value->>'ref' IS NOT NULL
     ORDER BY 1
-    ON CONFLICT (ref) DO NOTHING";
+    ON CONFLICT (ref) DO UPDATE
+    SET org_name = excluded.org_name, user_id = excluded.user_id
+    WHERE s.org_name <> excluded.org_name OR s.user_id <> excluded.user_id";
 
 const INSERT_BODIES_POSTGRES: &str = "
     INSERT INTO digestd.bodies (message_id, bytes)
@@ -137,6 +145,7 @@ struct Moving {
 struct MessageRow {
     send: i64,
     org: String,
+    org_name: String,
     user: String,
     address: String,
     mailbox: Option<String>,
@@ -243,6 +252,7 @@ fn take_apart(batch: &[Enqueue]) -> Batch<'_> {
             let row = MessageRow {
                 send: claim.send.0,
                 org: claim.org.to_string(),
+                org_name: cut(&draft.org_name),
                 user: draft.user.to_string(),
                 address: cut(&draft.address),
                 mailbox: None,
@@ -259,7 +269,8 @@ fn take_apart(batch: &[Enqueue]) -> Batch<'_> {
                     taken.bodies.insert(draft.uid.as_str(), bytes.as_slice());
                     MessageRow {
                         mailbox: Some(to.mailbox().to_owned()),
-                        subscription: Some(SubscriptionRef::derive(&claim.org, to.normal()).to_string()),
+                        // By the address that the link was signed for, even if another gets the message.
+                        subscription: Some(SubscriptionRef::derive(&claim.org, &draft.address).to_string()),
                         fingerprint: Some(fingerprint.as_str().to_owned()),
                         ..row
                     }

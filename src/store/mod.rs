@@ -43,6 +43,7 @@ pub mod suppressions;
 pub mod take_over;
 pub mod uncertain;
 pub mod weeks;
+pub mod write_backs;
 
 pub use connect::{ConnectOptions, DatabaseKind};
 pub(crate) use error::is_transient;

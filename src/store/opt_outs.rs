@@ -7,7 +7,8 @@ use sqlx::types::Json;
 use uuid::Uuid;
 
 use super::dialect::At;
-use super::{Store, StoreError, run};
+use super::write_backs::{self, QUEUE};
+use super::{Store, StoreError, run, transact, uncancelled};
 use crate::domain::address::Address;
 use crate::domain::ids::{OrgId, UserId};
 use crate::domain::token::{Scope, SubscriptionRef};
@@ -17,6 +18,8 @@ use crate::domain::token::{Scope, SubscriptionRef};
 pub struct Subscription {
     /// The org, which may be gone by now.
     pub org: OrgId,
+    /// The org's name in the newest message.
+    pub org_name: String,
     /// The admin who had the address.
     pub user: UserId,
     /// The address.
@@ -48,7 +51,7 @@ pub struct OptIn<'a> {
 }
 
 const SUBSCRIPTION: &str = "
-    SELECT org_id, user_id, address
+    SELECT org_id, org_name, user_id, address
     FROM digestd.subscriptions
     WHERE ref = $1";
 
@@ -118,14 +121,15 @@ impl Store {
     /// What an unsubscribe link means; `None` if no such message was ever enqueued here.
     pub async fn subscription(&self, reference: SubscriptionRef) -> Result<Option<Subscription>, StoreError> {
         let reference = reference.to_string();
-        let row: Option<(String, String, String)> = run!(self, read, db => {
+        let row: Option<(String, String, String, String)> = run!(self, read, db => {
             sqlx::query_as(self.sql(SUBSCRIPTION)).bind(&reference).fetch_optional(db).await
         })
         .map_err(StoreError::doing("looking up a subscription"))?;
         let unknown = |column| StoreError::inconsistent("subscriptions", column, &reference);
-        row.map(|(org, user, address)| {
+        row.map(|(org, org_name, user, address)| {
             Ok(Subscription {
                 org: OrgId::parse(&org).map_err(|_| unknown("org_id"))?,
+                org_name,
                 user: UserId::parse(&user).map_err(|_| unknown("user_id"))?,
                 address: Address::parse(&address).map_err(|_| unknown("address"))?,
             })
@@ -133,47 +137,77 @@ impl Store {
         .transpose()
     }
 
-    /// Writes down that an address wants no digest of this org, or none at all (`None`).
-    /// Messages that wait in the outbox are stopped by it too.
+    /// Writes down that an address wants no digest of this org, or none at all (`None`), and that the
+    /// application is to know. Messages that wait in the outbox are stopped by it too.
     pub async fn opt_out(
         &self,
         address: &Address,
         org: Option<&OrgId>,
         source: &str,
     ) -> Result<(), StoreError> {
-        run!(self, write, db => {
-            sqlx::query(self.sql(ADD))
-                .bind(self.given())
-                .bind(address.normal())
-                .bind(org_column(org))
-                .bind(source)
-                .execute(db)
-                .await
-                .map(drop)
+        let store = self.clone();
+        let (address, org, source) =
+            (address.normal().to_owned(), org_column(org).to_owned(), source.to_owned());
+        uncancelled(async move {
+            transact!(&store, tx => {
+                sqlx::query(store.sql(ADD))
+                    .bind(store.given())
+                    .bind(&address)
+                    .bind(&org)
+                    .bind(source)
+                    .execute(&mut *tx)
+                    .await?;
+                sqlx::query(store.sql(QUEUE))
+                    .bind(store.given())
+                    .bind(&address)
+                    .bind(&org)
+                    .bind(true)
+                    .execute(&mut *tx)
+                    .await?;
+                Ok(())
+            })
         })
+        .await
         .map_err(StoreError::doing("storing an opt-out"))
     }
 
-    /// Takes one opt-out back. Says whether there was one.
+    /// Takes one opt-out back. Says whether there was one. The application is told of an org's; which of an
+    /// address's digests to turn on again, after all were off, is not ours to say.
     pub async fn remove_opt_out(&self, address: &Address, org: Option<&OrgId>) -> Result<bool, StoreError> {
-        let removed = run!(self, write, db => {
-            sqlx::query(self.sql(REMOVE))
-                .bind(address.normal())
-                .bind(org_column(org))
-                .execute(db)
-                .await
-                .map(|done| done.rows_affected())
-        })
-        .map_err(StoreError::doing("removing an opt-out"))?;
-        Ok(removed > 0)
+        let removed = self.subscribe_again(REMOVE, address, org).await;
+        Ok(removed.map_err(StoreError::doing("removing an opt-out"))? > 0)
     }
 
     /// Takes back whatever keeps this org's digest from this address. Opt-outs of other orgs' digests stay.
     pub async fn resubscribe(&self, address: &Address, org: &OrgId) -> Result<(), StoreError> {
-        run!(self, write, db => {
-            sqlx::query(self.sql(RESUBSCRIBE)).bind(address.normal()).bind(org.as_str()).execute(db).await.map(drop)
+        let done = self.subscribe_again(RESUBSCRIBE, address, Some(org)).await;
+        done.map(drop).map_err(StoreError::doing("subscribing again"))
+    }
+
+    async fn subscribe_again(
+        &self,
+        delete: &'static str,
+        address: &Address,
+        org: Option<&OrgId>,
+    ) -> Result<u64, sqlx::Error> {
+        let store = self.clone();
+        let (address, org) = (address.normal().to_owned(), org_column(org).to_owned());
+        uncancelled(async move {
+            transact!(&store, tx => {
+                let deleted = sqlx::query(store.sql(delete)).bind(&address).bind(&org).execute(&mut *tx).await?;
+                if deleted.rows_affected() > 0 && !org.is_empty() {
+                    sqlx::query(store.sql(QUEUE))
+                        .bind(store.given())
+                        .bind(&address)
+                        .bind(&org)
+                        .bind(false)
+                        .execute(&mut *tx)
+                        .await?;
+                }
+                Ok(deleted.rows_affected())
+            })
         })
-        .map_err(StoreError::doing("subscribing again"))
+        .await
     }
 
     /// Removes the opt-outs of one org's digest that are older than the admin's opt-in to it. An opt-out of
@@ -183,6 +217,11 @@ impl Store {
             .iter()
             .map(|o| OptInRow { address: o.address, org: o.org.as_str(), at: o.at.timestamp_millis() })
             .collect();
+        // What waits to be written to the application is older than the application's word, too.
+        run!(self, write, db => {
+            sqlx::query(self.sql(write_backs::OVERRULE)).bind(Json(&rows)).execute(db).await.map(drop)
+        })
+        .map_err(StoreError::doing("overruling opt-outs"))?;
         run!(self, write, db => {
             sqlx::query(self.sql(OVERRULE)).bind(Json(&rows)).execute(db).await.map(|done| done.rows_affected())
         })

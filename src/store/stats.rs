@@ -33,6 +33,8 @@ pub struct Stats {
     pub oldest_due: TimeDelta,
     /// Addresses and orgs opted out.
     pub opt_outs: u64,
+    /// Choices that wait to be written to the application.
+    pub write_backs: u64,
 }
 
 impl Stats {
@@ -165,6 +167,7 @@ impl Store {
                 .collect::<Result<_, StoreError>>()?,
             oldest_due: next.map_or(TimeDelta::zero(), |next| (now.0 - next.0).max(TimeDelta::zero())),
             opt_outs: count(opt_outs),
+            write_backs: self.waiting_choices().await?,
         })
     }
 

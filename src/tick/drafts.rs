@@ -24,6 +24,8 @@ pub struct Drafter {
     pub sender: Sender,
     /// Where our pages are, for unsubscribe links.
     pub public_url: String,
+    /// The application's own page for e-mail settings, for the footer.
+    pub settings_url: Option<String>,
     /// What signs unsubscribe links.
     pub keys: KeyRing,
 }
@@ -87,7 +89,8 @@ impl Drafter {
                     }
                 },
             };
-            drafts.insert(key.clone(), Draft { user: recipient.user.clone(), address: key, uid, content });
+            let (user, org_name) = (recipient.user.clone(), input.org_name.clone());
+            drafts.insert(key.clone(), Draft { user, org_name, address: key, uid, content });
         }
         let all_failed = first_error.filter(|_| rendered == 0);
         Drafts { drafts: drafts.into_values().collect(), all_failed }
@@ -135,7 +138,7 @@ impl Drafter {
     ) -> Result<(Rendered, String), DraftError> {
         let token = self.keys.sign(SubscriptionRef::derive(&input.org, to.normal()), Scope::Org);
         let unsubscribe = token.link(&self.public_url);
-        let links = Links { unsubscribe: unsubscribe.clone(), settings: None };
+        let links = Links { unsubscribe: unsubscribe.clone(), settings: self.settings_url.clone() };
         Ok((self.templates.render(input, recipient, &links, &self.brand)?, unsubscribe))
     }
 

@@ -9,3 +9,4 @@ mod poison;
 mod pools;
 mod sqlite;
 mod transactions;
+mod write_back;

@@ -136,6 +136,7 @@ pub fn cleanup(store: &Store) -> Cleanup {
             sends: TimeDelta::days(35),
             replicas: TimeDelta::days(7),
         },
+        write_back: None,
         metrics: Metrics::new(),
     }
 }
@@ -155,6 +156,7 @@ pub fn draft(claim: &Claim, address: &str) -> Draft {
     let uid = MessageUid::derive(&claim.org, claim.key, to.normal());
     Draft {
         user: UserId::parse(address).expect("an id"),
+        org_name: format!("The {}", claim.org),
         address: to.normal().to_owned(),
         content: DraftContent::Message {
             fingerprint: Fingerprint::derive(to.normal(), "digest", &format!("{} {}", claim.org, claim.key)),

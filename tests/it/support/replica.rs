@@ -52,7 +52,7 @@ impl Replica {
         let source = source_of(config, &store).expect("the built-in directory");
         let tick = tick_of(config, &store, source.clone(), keys, id, &metrics).await.expect("a tick");
         let (deliver, journal) = deliver_of(config, &store, source.clone(), id, &metrics).expect("delivery");
-        let cleanup = cleanup_of(config, &store, source, &metrics).await.expect("housekeeping");
+        let cleanup = cleanup_of(config, &store, source, None, &metrics).await.expect("housekeeping");
         let election = Election::new(store.clone(), id);
         let gate = GateSettings {
             relay: relay_name(&config.relay),
