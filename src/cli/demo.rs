@@ -12,6 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc, Weekday};
 use clap::Args;
 use comfy_table::Table;
 use indicatif::{ProgressBar, ProgressStyle};
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::failure::Misuse;
@@ -19,7 +20,7 @@ use super::out;
 use crate::app;
 use crate::clock::{Clock, host_now};
 use crate::config::{Config, LogFormat};
-use crate::demo::inbox::{Inbox, InboxReport, write_index};
+use crate::demo::inbox::{Inbox, InboxReport, InboxShelf, write_index};
 use crate::demo::replicas::Replica;
 use crate::demo::sample::{self, Sample};
 use crate::domain::ids::ReplicaId;
@@ -27,6 +28,7 @@ use crate::domain::message::MessageState;
 use crate::domain::schedule::{WeeklySchedule, parse_time};
 use crate::domain::week::WeekKey;
 use crate::domain::zone::Zone;
+use crate::http::viewer;
 use crate::lifecycle::{Exit, Shutdown};
 use crate::store::Store;
 use crate::store::migrate::MigrateMode;
@@ -86,6 +88,7 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         Some(played) => {
             let exit = demo.show(played?).await?;
             if !arguments.exit {
+                demo.show_mails(&shutdown).await?;
                 out::note("The replicas go on running. Ctrl-C ends the demo; the folder stays.");
                 shutdown.soft.cancelled().await;
             }
@@ -266,6 +269,17 @@ impl Demo {
             out::note(format_args!("Replica {number} was killed. The others take over what it held."));
         });
         Ok(number)
+    }
+
+    /// Shows the mails on a page, until the end.
+    async fn show_mails(&self, shutdown: &Shutdown) -> anyhow::Result<()> {
+        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let listener = TcpListener::bind(any_port).await.context("listening for a browser")?;
+        let page = listener.local_addr().context("asking for our own address")?;
+        let mails = Arc::new(InboxShelf::new(self.folder.join("mails")));
+        tokio::spawn(viewer::serve(listener, mails, shutdown.soft.clone()));
+        out::note(format_args!("Look at the mails on http://{page}/"));
+        Ok(())
     }
 
     /// Whether every org's send is settled and no message is under way.

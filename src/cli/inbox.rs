@@ -2,14 +2,17 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
+use tokio::net::TcpListener;
 
 use super::out;
 use crate::config::LogFormat;
-use crate::demo::inbox::{Inbox, write_index};
+use crate::demo::inbox::{Inbox, InboxShelf, write_index};
+use crate::http::viewer;
 use crate::lifecycle::{Exit, Shutdown};
 use crate::telemetry;
 
@@ -26,6 +29,9 @@ pub(super) struct Arguments {
     /// The folder for the mails
     #[arg(long, value_name = "DIR", default_value = "inbox")]
     dir: PathBuf,
+    /// Show the mails on a page here
+    #[arg(long, value_name = "ADDR")]
+    page: Option<SocketAddr>,
 }
 
 pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
@@ -38,6 +44,13 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
         inbox.addr(),
         arguments.dir.display()
     ));
+    if let Some(page) = arguments.page {
+        let listener = TcpListener::bind(page).await.with_context(|| format!("listening on {page}"))?;
+        let page = listener.local_addr().context("asking for our own address")?;
+        out::data(format_args!("showing them on http://{page}/"));
+        let shelf = Arc::new(InboxShelf::new(arguments.dir.clone()));
+        tokio::spawn(viewer::serve(listener, shelf, shutdown.soft.clone()));
+    }
     inbox.run(shutdown.soft.clone()).await;
     let index = write_index(&arguments.dir).context("writing the list of mails")?;
     let report = inbox.snapshot();

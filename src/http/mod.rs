@@ -16,6 +16,7 @@ mod health;
 mod page;
 mod scrape;
 mod unsubscribe;
+pub mod viewer;
 mod words;
 
 use std::io;

@@ -6,7 +6,7 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use super::mime;
+use crate::http::viewer::mime;
 
 /// How much of a mail the index reads for its header.
 const HEADER_BYTES: u64 = 16 * 1024;
@@ -44,9 +44,7 @@ pub fn write_index(folder: &Path) -> io::Result<PathBuf> {
     let mut page = String::from(PAGE_START);
     let names = mails(folder)?;
     for name in &names {
-        let mut head = Vec::new();
-        fs::File::open(folder.join(name))?.take(HEADER_BYTES).read_to_end(&mut head)?;
-        let text = |header| escape(&mime::words(&mime::header(&head, header).unwrap_or_default()));
+        let head = head(&folder.join(name))?;
         let html = Path::new(name).with_extension("html");
         let shown = if folder.join(&html).exists() { html } else { PathBuf::from(name) };
         // Writing to a String cannot fail.
@@ -55,8 +53,8 @@ pub fn write_index(folder: &Path) -> io::Result<PathBuf> {
             "<tr><td>{}</td><td><a href=\"{}\">{}</a></td><td>{}</td><td><a href=\"{}\">eml</a></td></tr>",
             number(name).unwrap_or_default(),
             escape(&shown.to_string_lossy()),
-            text("Subject"),
-            text("To"),
+            escape(&head.subject),
+            escape(&head.to),
             escape(name),
         );
     }
@@ -79,8 +77,23 @@ th, td { text-align: left; padding: .4rem .8rem .4rem 0; border-bottom: 1px soli
 <table><thead><tr><th>No.</th><th>Subject</th><th>To</th><th>Source</th></tr></thead><tbody>
 "#;
 
+/// What a list shows of a mail.
+#[derive(Debug)]
+pub(super) struct Head {
+    pub subject: String,
+    pub to: String,
+}
+
+/// Reads the beginning of a mail.
+pub(super) fn head(path: &Path) -> io::Result<Head> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(HEADER_BYTES).read_to_end(&mut bytes)?;
+    let text = |header| mime::words(&mime::header(&bytes, header).unwrap_or_default());
+    Ok(Head { subject: text("Subject"), to: text("To") })
+}
+
 /// The names of all mails, in the order of their numbers.
-fn mails(folder: &Path) -> io::Result<Vec<String>> {
+pub(super) fn mails(folder: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name();
@@ -113,7 +126,9 @@ fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     fs::rename(&partial, path)
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 

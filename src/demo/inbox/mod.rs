@@ -4,10 +4,11 @@
 //! onward. It counts what it accepted per recipient and `X-Digestd-Id`, so that a mail sent twice is seen.
 
 mod files;
-mod mime;
 mod session;
+mod shelf;
 
 pub use files::write_index;
+pub use shelf::InboxShelf;
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -17,6 +18,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::http::viewer::mime;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;

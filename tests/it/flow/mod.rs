@@ -14,6 +14,7 @@ mod outage;
 mod panics;
 mod pooler;
 mod postfix;
+mod preview;
 mod relay;
 mod replicas;
 mod restore;

@@ -101,7 +101,12 @@ pub fn free_address() -> SocketAddr {
 
 /// One GET from a server in another process.
 pub async fn get(address: SocketAddr, path: &str) -> Answer {
-    let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    ask_as(address, &address.to_string(), path).await
+}
+
+/// The same by whatever name.
+pub async fn ask_as(address: SocketAddr, host: &str, path: &str) -> Answer {
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
     exchange(address, request.as_bytes()).await.expect("an answer")
 }
 

@@ -14,7 +14,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A header's value, unfolded and trimmed, as it stands (see [`words`]).
-pub(super) fn header(message: &[u8], name: &str) -> Option<String> {
+pub fn header(message: &[u8], name: &str) -> Option<String> {
     let (head, _) = split(message);
     let head = String::from_utf8_lossy(head);
     let mut lines = head.lines().peekable();
@@ -34,12 +34,22 @@ pub(super) fn header(message: &[u8], name: &str) -> Option<String> {
 }
 
 /// The first HTML part, decoded.
-pub(super) fn html(message: &[u8]) -> Option<Vec<u8>> {
-    find_html(message, MAX_DEPTH)
+pub fn html(message: &[u8]) -> Option<Vec<u8>> {
+    find_part(message, "text/html", MAX_DEPTH)
+}
+
+/// The first plain text part, decoded.
+pub fn text(message: &[u8]) -> Option<Vec<u8>> {
+    find_part(message, "text/plain", MAX_DEPTH)
+}
+
+/// The header as it stands.
+pub fn head(message: &[u8]) -> String {
+    String::from_utf8_lossy(split(message).0).into_owned()
 }
 
 /// Decodes the encoded words of a header (RFC 2047). Unknown charsets stay as they are.
-pub(super) fn words(text: &str) -> String {
+pub fn words(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
     let mut after_word = false;
@@ -63,18 +73,18 @@ pub(super) fn words(text: &str) -> String {
     out
 }
 
-fn find_html(part: &[u8], depth: usize) -> Option<Vec<u8>> {
+fn find_part(part: &[u8], wanted: &str, depth: usize) -> Option<Vec<u8>> {
     let kind = header(part, "Content-Type").unwrap_or_default();
     let (_, body) = split(part);
     let lower = kind.to_ascii_lowercase();
-    if lower.starts_with("text/html") {
+    if lower.starts_with(wanted) {
         let encoding = header(part, "Content-Transfer-Encoding").unwrap_or_default();
         return Some(decode(body, &encoding));
     }
     if depth == 0 || !lower.starts_with("multipart/") {
         return None;
     }
-    parts(body, &boundary(&kind)?).into_iter().find_map(|part| find_html(part, depth - 1))
+    parts(body, &boundary(&kind)?).into_iter().find_map(|part| find_part(part, wanted, depth - 1))
 }
 
 /// The header and the body, parted at the first empty line.
@@ -186,7 +196,7 @@ fn find(haystack: &[u8], needle: &[u8]) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{header, html, words};
+    use super::{header, html, text, words};
 
     const MAIL: &str = "Subject: =?utf-8?B?R3LDvMOfZQ==?= =?UTF-8?Q?_aus_K=C3=B6ln?=\r\n\
         X-Digestd-Id: 0af1\r\n\
@@ -206,6 +216,7 @@ mod tests {
     #[test]
     fn the_html_part_is_decoded() {
         assert_eq!(String::from_utf8(html(MAIL.as_bytes()).unwrap()).unwrap(), "<p>Köln is=</p> = x");
+        assert_eq!(text(MAIL.as_bytes()).unwrap(), b"plain");
         let base64 =
             "Content-Type: text/html\r\nContent-Transfer-Encoding: BASE64\r\n\r\nPGI+\r\neDwvYj4=\r\n";
         assert_eq!(html(base64.as_bytes()).unwrap(), b"<b>x</b>");

@@ -1,5 +1,8 @@
 //! `digestd preview`.
 
+mod serve;
+
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -9,6 +12,7 @@ use super::failure::Misuse;
 use super::session::{self, OrgWeek};
 use super::{Global, out};
 use crate::app;
+use crate::config::Config;
 use crate::domain::address::Address;
 use crate::domain::digest::{DigestInput, Recipient, Rendered};
 use crate::domain::ids::UserId;
@@ -16,7 +20,6 @@ use crate::domain::message::MessageUid;
 use crate::domain::week::{SendKey, WeekKey};
 use crate::lifecycle::Exit;
 use crate::source::{Gathered, Question, Source};
-use crate::tick::drafts::Drafter;
 
 /// Who reads the preview of an org that has nobody to mail.
 const NOBODY: (&str, &str) = ("preview", "preview@example.org");
@@ -27,12 +30,13 @@ const NOBODY: (&str, &str) = ("preview", "preview@example.org");
 
 Examples:
   digestd preview --org acme
-  digestd preview --org acme --week 2026-W28 --out previews --as ann@acme.example"
+  digestd preview --org acme --week 2026-W28 --out previews --as ann@acme.example
+  digestd preview --serve                 # a page on http://127.0.0.1:8090, for all orgs"
 )]
 pub(super) struct Arguments {
     /// The org
-    #[arg(long, value_name = "ID")]
-    org: String,
+    #[arg(long, value_name = "ID", required_unless_present = "serve")]
+    org: Option<String>,
     /// The week in which the digest goes out, such as 2026-W28; by default that of the newest slot
     #[arg(long, value_name = "WEEK", value_parser = session::parse_week)]
     week: Option<WeekKey>,
@@ -42,6 +46,13 @@ pub(super) struct Arguments {
     /// The admin who reads it, by id or address; by default the first
     #[arg(long = "as", value_name = "ADMIN")]
     reader: Option<String>,
+    /// The language, such as de; by default the reader's own
+    #[arg(long, value_name = "TAG")]
+    locale: Option<String>,
+    /// Show a page with the digests of all orgs, made anew whenever the configuration or a template changes
+    #[arg(long, value_name = "ADDR", num_args = 0..=1, require_equals = true,
+        default_missing_value = "127.0.0.1:8090", conflicts_with_all = ["org", "out", "reader", "locale"])]
+    serve: Option<SocketAddr>,
 }
 
 /// One mail in all its forms.
@@ -52,12 +63,17 @@ struct Previewed {
 
 pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Result<Exit> {
     let config = session::configure(global)?;
+    if let Some(listen) = arguments.serve {
+        return serve::run(global, config, listen, arguments.week).await;
+    }
     let store = session::open_untouched(&config).await?;
     let source = app::source_of(&config, &store)?;
-    let found = OrgWeek::find(&config, &store, &source, &arguments.org, arguments.week).await?;
+    let org = arguments.org.as_deref().unwrap_or_default();
+    let found = OrgWeek::find(&config, &store, &source, org, arguments.week).await?;
     let input = gather(&source, &found).await?;
-    let drafter = app::drafter_of(&config, session::preview_keys()?)?;
-    let previewed = render(&drafter, &input, arguments.reader.as_deref(), &found)?;
+    let mut reader = choose(&input, arguments.reader.as_deref())?;
+    reader.locale = arguments.locale.clone().or(reader.locale);
+    let previewed = render(&config, &input, &reader, &found)?;
     match &arguments.out {
         None => {
             out::data(format_args!("Subject: {}\n", previewed.rendered.subject));
@@ -89,19 +105,19 @@ pub(super) async fn gather(source: &Source, found: &OrgWeek) -> anyhow::Result<D
 }
 
 fn render(
-    drafter: &Drafter,
+    config: &Config,
     input: &DigestInput,
-    reader: Option<&str>,
+    recipient: &Recipient,
     found: &OrgWeek,
 ) -> anyhow::Result<Previewed> {
-    let recipient = choose(input, reader)?;
+    let drafter = app::drafter_of(config, session::preview_keys()?)?;
     let address = match &recipient.address {
         Ok(address) => address.clone(),
         Err(broken) => return Err(broken.error).context("this admin's address cannot be used"),
     };
-    let (rendered, unsubscribe) = drafter.rendered(input, &recipient, &address)?;
+    let (rendered, unsubscribe) = drafter.rendered(input, recipient, &address)?;
     let uid = MessageUid::derive(&input.org, input.key, address.normal());
-    let eml = drafter.composed(&rendered, &recipient, &address, &uid, found.now, &unsubscribe)?;
+    let eml = drafter.composed(&rendered, recipient, &address, &uid, found.now, &unsubscribe)?;
     Ok(Previewed { rendered, eml })
 }
 
