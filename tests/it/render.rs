@@ -76,7 +76,7 @@ fn brand() -> Brand {
     }
 }
 
-fn normal() -> DigestInput {
+pub(super) fn normal() -> DigestInput {
     let overview = vec![
         figure("Tickets opened", 1204, Some(1075)),
         figure("Tickets closed", 1188, Some(1188)),
@@ -109,7 +109,7 @@ fn normal() -> DigestInput {
     )
 }
 
-fn quiet() -> DigestInput {
+pub(super) fn quiet() -> DigestInput {
     input(
         "Acme",
         vec![
@@ -121,7 +121,7 @@ fn quiet() -> DigestInput {
 
 static TEMPLATES: LazyLock<Templates> = LazyLock::new(|| Templates::embedded().unwrap());
 
-fn render(input: &DigestInput, locale: &str) -> Rendered {
+pub(super) fn render(input: &DigestInput, locale: &str) -> Rendered {
     TEMPLATES.render(input, &recipient("Ana", locale), &links(), &brand()).unwrap()
 }
 
@@ -136,7 +136,7 @@ fn sender() -> Sender {
     }
 }
 
-fn eml(rendered: &Rendered, to: &str, to_name: Option<&str>) -> Result<Vec<u8>, ComposeError> {
+pub(super) fn eml(rendered: &Rendered, to: &str, to_name: Option<&str>) -> Result<Vec<u8>, ComposeError> {
     let to = Address::parse(to).unwrap();
     let uid = MessageUid::derive(&OrgId::parse("42").unwrap(), SendKey::parse("2026-W28").unwrap(), "a");
     let date: DateTime<Utc> = "2026-07-06T06:00:00Z".parse().unwrap();

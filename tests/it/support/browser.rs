@@ -18,6 +18,9 @@ use tokio::net::TcpStream;
 
 use super::eventually;
 
+/// How often a driver is started anew that could not have its port.
+const TRIES: usize = 5;
+
 /// The longest that one command may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -44,7 +47,7 @@ pub struct Browser {
     driver: Child,
     port: u16,
     session: String,
-    _folder: TempDir,
+    folder: TempDir,
 }
 
 /// A fault that axe found.
@@ -67,28 +70,10 @@ impl Browser {
     /// The same for a person whose browser prefers this language.
     pub async fn start_with(language: &str) -> Self {
         let folder = tempfile::Builder::new().prefix("digestd-browser-").tempdir().expect("a folder");
-        let mut driver = Command::new("chromedriver")
-            .arg("--port=0")
-            // A group of its own, so that the browser ends with its driver.
-            .process_group(0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("chromedriver starts; scripts/setup installs the package chromium-driver");
-        let mut lines = BufReader::new(driver.stdout.take().expect("a pipe")).lines();
-        let port = lines.find_map(|line| {
-            let line = line.expect("a line");
-            line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
-        });
-        let mut browser = Self {
-            driver,
-            port: port.expect("chromedriver says its port"),
-            session: String::new(),
-            _folder: folder,
-        };
+        let (driver, port) = (0..TRIES).find_map(|_| start_driver()).expect("chromedriver says its port");
+        let mut browser = Self { driver, port, session: String::new(), folder };
         let mut arguments = ARGUMENTS.map(str::to_owned).to_vec();
-        arguments.push(format!("--user-data-dir={}", browser._folder.path().display()));
+        arguments.push(format!("--user-data-dir={}", browser.folder.path().display()));
         let wanted = json!({ "capabilities": { "alwaysMatch": { "goog:chromeOptions": {
             "args": arguments,
             "prefs": { "intl.accept_languages": language },
@@ -242,6 +227,29 @@ impl Browser {
             None => Ok(value),
         }
     }
+}
+
+/// A driver and its port. It wants one port for IPv4 and IPv6 at once, and ends where somebody else has one of
+/// the two.
+fn start_driver() -> Option<(Child, u16)> {
+    let mut driver = Command::new("chromedriver")
+        .arg("--port=0")
+        // A group of its own, so that the browser ends with its driver.
+        .process_group(0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("chromedriver starts; scripts/setup installs the package chromium-driver");
+    let mut lines = BufReader::new(driver.stdout.take().expect("a pipe")).lines();
+    let port = lines.find_map(|line| {
+        let line = line.expect("a line");
+        line.split_once("successfully on port ")?.1.trim_end_matches('.').parse().ok()
+    });
+    if port.is_none() {
+        drop(driver.wait());
+    }
+    Some((driver, port?))
 }
 
 impl Drop for Browser {
