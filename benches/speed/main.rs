@@ -18,6 +18,7 @@ mod claim;
 mod deliver;
 mod enqueue;
 mod figures;
+mod gather;
 mod hand_over;
 mod idle;
 mod lease;
@@ -27,7 +28,8 @@ mod render;
 mod replica;
 mod world;
 
-const ALL: [&str; 8] = ["hand_over", "render", "claim", "enqueue", "lease", "idle", "deliver", "memory"];
+const ALL: [&str; 9] =
+    ["hand_over", "render", "claim", "enqueue", "gather", "lease", "idle", "deliver", "memory"];
 
 fn main() {
     // cargo adds options of its own.
@@ -43,6 +45,7 @@ fn main() {
                 "render" => render::run(),
                 "claim" => claim::run().await,
                 "enqueue" => enqueue::run().await,
+                "gather" => gather::run().await,
                 "lease" => lease::run().await,
                 "idle" => idle::run().await,
                 "deliver" => deliver::run().await,
