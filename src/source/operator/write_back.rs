@@ -206,7 +206,7 @@ impl WriteBack {
         asked.await.cloned()
     }
 
-    /// The statement with its parameters numbered in the order of [`ChoiceParam::ALL`].
+    /// The statement with its parameters numbered in the order of [`Named::ALL`](super::param::Named::ALL).
     fn spelt(&self, spell: impl Fn(ChoiceParam, usize) -> String) -> String {
         let params = self.0.statement.params();
         let number = |param| 1 + params.iter().position(|known| *known == param).unwrap_or_default();
