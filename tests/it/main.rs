@@ -23,6 +23,7 @@ mod import;
 mod inbox;
 mod ledger;
 mod looks;
+mod many_old_rows;
 mod metrics_docs;
 mod moves;
 mod render;
