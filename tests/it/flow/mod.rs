@@ -8,6 +8,7 @@ mod database_away;
 mod demo;
 mod ends;
 mod freeze;
+mod guard_tls;
 mod hygiene;
 mod opt_out;
 mod outage;
