@@ -49,7 +49,6 @@ use crate::store::outbox::LeaseTerms;
 use crate::store::relays::PaceLimits;
 use crate::store::replicas::Heartbeat;
 use crate::store::sends::ClaimTerms;
-use crate::store::suppressions::SuppressionTerms;
 use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::{self, Limits, Rhythm, Tick};
@@ -136,7 +135,8 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     let cleanup = cleanup_of(config, &store, source.clone(), write_back, &metrics).await?;
     let page =
         PageSettings { product: config.brand.product.clone(), settings_url: config.opt_out.page_url.clone() };
-    let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page);
+    let doors = house::doors_of(config, &store).await?;
+    let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page, doors);
 
     tracing::info!(
         replica.id = %replica, http.listen = %config.listen, relay = %config.relay.url,
@@ -331,11 +331,7 @@ pub fn deliver_of(
         journal,
         terms: LeaseTerms { replica, lease, max_attempts: delivery.max_attempts },
         policy: RetryPolicy::new(delivery.retry.clone(), delivery.max_attempts, delivery.max_age)?,
-        suppression: delivery.redirect_to.is_none().then_some(SuppressionTerms {
-            hard_after: config.suppression.hard_after,
-            soft_after: config.suppression.soft_after,
-            soft_decay: config.suppression.soft_decay,
-        }),
+        suppression: delivery.redirect_to.is_none().then_some(house::suppression_terms(config)),
         resend_uncertain: delivery.on_uncertain == OnUncertain::Resend,
         overrides: overrides_of(&config.relay),
         connections: config.relay.connections as usize,

@@ -24,6 +24,7 @@ pub mod mail;
 pub mod metrics;
 pub mod progress;
 pub mod render;
+pub mod resend;
 pub mod source;
 pub mod store;
 pub mod telemetry;

@@ -1,17 +1,19 @@
-//! Putting together what looks back: housekeeping and the ledger.
+//! Putting together what looks back: housekeeping, the ledger, and the doors to it over HTTP.
 
 use std::time::Duration;
 
-use super::{AppError, source_of};
+use super::{AppError, relay_name, source_of};
 use crate::cleanup::Cleanup;
 use crate::cleanup::retention::Keep;
 use crate::config::{Config, FirstStart};
 use crate::domain::due::DueRules;
+use crate::http::{AdminSettings, BounceSettings, Doors};
 use crate::ledger::Ledger;
 use crate::metrics::Metrics;
 use crate::source::Source;
 use crate::source::operator::write_back::WriteBack;
 use crate::store::Store;
+use crate::store::suppressions::SuppressionTerms;
 
 /// Which slots belong to an org, for whoever asks about slots of the past. What was missed before this
 /// installation, or before it could catch up, is not of its making.
@@ -61,4 +63,33 @@ pub async fn cleanup_of(
         write_back,
         metrics: metrics.clone(),
     })
+}
+
+/// When a failing address is left out.
+pub(super) fn suppression_terms(config: &Config) -> SuppressionTerms {
+    SuppressionTerms {
+        hard_after: config.suppression.hard_after,
+        soft_after: config.suppression.soft_after,
+        soft_decay: config.suppression.soft_decay,
+    }
+}
+
+/// What HTTP serves to those who know a token.
+pub(super) async fn doors_of(config: &Config, store: &Store) -> Result<Doors, AppError> {
+    let admin = match &config.admin_token {
+        None => None,
+        Some(token) => Some(AdminSettings {
+            token: token.clone(),
+            ledger: ledger_of(config, store).await?,
+            relay: relay_name(&config.relay),
+            max_age: config.delivery.max_age,
+            max_attempts: config.delivery.max_attempts,
+        }),
+    };
+    let bounces = config
+        .suppression
+        .token
+        .as_ref()
+        .map(|token| BounceSettings { token: token.clone(), terms: suppression_terms(config) });
+    Ok(Doors { admin, bounces })
 }

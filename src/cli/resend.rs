@@ -9,16 +9,12 @@ use super::session::{self, OrgWeek};
 use super::{Global, out};
 use crate::app;
 use crate::domain::address::Address;
-use crate::domain::digest::Recipient;
 use crate::domain::week::{SendKey, WeekKey};
 use crate::heartbeat;
 use crate::lifecycle::Exit;
-use crate::source::{Gathered, Question, Source};
+use crate::resend::Resend;
 use crate::store::Store;
-use crate::store::manual::ManualSend;
 
-/// How long a resend is tried; whoever asks for one wants it now, not next week.
-const GIVE_UP: TimeDelta = TimeDelta::days(1);
 /// Two resends of one org in a millisecond are one person's two scripts; a few tries tell them apart.
 const TRIES: i64 = 10;
 
@@ -71,17 +67,13 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
             .hint("`digestd preview` shows a digest before its time")
             .into());
     }
-    if let Some(only) = &only {
-        check_recipient(&source, &found, only).await?;
+    let resend = Resend { org: found.org.clone(), period: found.period.clone(), asked_at: found.now, only };
+    if resend.only.is_some() && !resend.reaches_somebody(&source).await? {
+        return Err(Misuse::new(format!("no recipient of {} has the address of --to", found.org))
+            .hint("recipients are active admins who want the digest")
+            .into());
     }
-    let send = ManualSend {
-        org: found.org.clone(),
-        asked_at: found.now,
-        period: found.period.clone(),
-        only,
-        give_up: GIVE_UP,
-    };
-    let (send_id, key) = insert(&store, send).await?;
+    let (send_id, key) = ask(&store, resend).await?;
     let live = store.live_replicas(heartbeat::EVERY * 4).await?.len();
     let asked = Asked {
         org: found.org.as_str(),
@@ -96,34 +88,14 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     Ok(Exit::Ok)
 }
 
-async fn insert(store: &Store, send: ManualSend) -> anyhow::Result<(i64, SendKey)> {
+async fn ask(store: &Store, resend: Resend) -> anyhow::Result<(i64, SendKey)> {
     for later in 0..TRIES {
-        let asked_at = send.asked_at + TimeDelta::milliseconds(later);
-        if let Some((id, key)) = store.insert_manual(&ManualSend { asked_at, ..send.clone() }).await? {
+        let asked_at = resend.asked_at + TimeDelta::milliseconds(later);
+        if let Some((id, key)) = (Resend { asked_at, ..resend.clone() }).ask(store).await? {
             return Ok((id.0, key));
         }
     }
     anyhow::bail!("other resends of this org were asked for in these very milliseconds; try again")
-}
-
-/// A slip of the pen must not end as a digest that nobody gets.
-async fn check_recipient(source: &Source, found: &OrgWeek, only: &Address) -> anyhow::Result<()> {
-    let question = Question {
-        orgs: std::slice::from_ref(&found.org),
-        key: SendKey::manual(found.now),
-        slot_at: found.now,
-        period: &found.period,
-    };
-    let gathered = source.gather(&question).await?.remove(&found.org);
-    let reaches = |recipient: &Recipient| {
-        recipient.address.as_ref().is_ok_and(|address| address.normal() == only.normal())
-    };
-    match gathered {
-        Some(Gathered::Digest(input)) if input.recipients.iter().any(reaches) => Ok(()),
-        _ => Err(Misuse::new(format!("no recipient of {} has the address of --to", found.org))
-            .hint("recipients are active admins who want the digest")
-            .into()),
-    }
 }
 
 fn tell(arguments: &Arguments, found: &OrgWeek, asked: &Asked<'_>) -> anyhow::Result<()> {

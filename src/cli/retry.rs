@@ -1,6 +1,5 @@
 //! `digestd retry`.
 
-use chrono::TimeDelta;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -11,9 +10,8 @@ use crate::domain::send::SendState;
 use crate::domain::week::WeekKey;
 use crate::heartbeat;
 use crate::lifecycle::Exit;
+use crate::resend::GIVE_UP;
 
-/// How long a reopened send is tried; whoever asks wants it now, not next week.
-const GIVE_UP: TimeDelta = TimeDelta::days(1);
 /// Sends per transaction.
 const BATCH: u32 = 500;
 

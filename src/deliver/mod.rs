@@ -404,7 +404,7 @@ impl Deliver {
     async fn note_address(&self, message: &Leased, fault: Option<Fault>, accepted: bool, note: &str) {
         let Some(terms) = self.suppression else { return };
         let noted = match fault {
-            Some(fault) => self.store.note_address_failure(&message.to, fault, terms, note).await,
+            Some(fault) => self.store.note_address_failure(&message.to, fault, terms, "relay", note).await,
             None if accepted && message.failed_before => {
                 self.store.forgive_address(&message.to).await.map(|()| false)
             }

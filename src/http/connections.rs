@@ -1,13 +1,14 @@
 //! A listener that keeps idle and surplus connections from using up the process.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::serve::Listener;
+use axum::extract::connect_info::Connected;
+use axum::serve::{IncomingStream, Listener};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -35,6 +36,16 @@ pub(super) struct Impatient {
 impl Limited {
     pub(super) fn new(listener: TcpListener) -> Self {
         Self { listener, free: Arc::new(Semaphore::new(MAX_CONNECTIONS)) }
+    }
+}
+
+/// Who asks. Behind a proxy it is the proxy.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Peer(pub IpAddr);
+
+impl Connected<IncomingStream<'_, Limited>> for Peer {
+    fn connect_info(stream: IncomingStream<'_, Limited>) -> Self {
+        Self(stream.remote_addr().ip())
     }
 }
 

@@ -6,15 +6,20 @@
 //! | `/readyz` | whether the database answers: [`health`] |
 //! | `/metrics` | the numbers: [`scrape`] |
 //! | `/u/{token}` | the unsubscribe page, and what one click posts to: [`unsubscribe`] |
+//! | `/bounces` | what a bounce processor has learnt, where a token is configured: [`bounces`] |
+//! | `/admin` | the operator's pages, where a token is configured: [`admin`] |
 //!
 //! Only `/u/` is meant for the world; a proxy in front need not pass on anything else. Paths under it
 //! hold tokens, so no path is ever logged or counted, only the route's pattern.
 
+mod admin;
+mod bounces;
 mod connections;
 mod gate;
 mod health;
 mod page;
 mod scrape;
+mod strikes;
 mod unsubscribe;
 pub mod viewer;
 mod words;
@@ -28,7 +33,7 @@ use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -36,7 +41,10 @@ use crate::domain::token::KeyRing;
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::store::Store;
-use connections::Limited;
+pub use admin::AdminSettings;
+use admin::Office;
+pub use bounces::BounceSettings;
+use connections::{Limited, Peer};
 use gate::Gate;
 use health::Readiness;
 use page::Page;
@@ -44,7 +52,7 @@ use scrape::Scrape;
 
 /// How long open requests may go on after the stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// A one-click POST holds 26 bytes; as multipart a few hundred.
+/// A one-click POST holds 26 bytes; as multipart a few hundred. Bounces and the admin's forms have their own.
 const MAX_BODY_BYTES: usize = 8 * 1024;
 
 /// What the pages say of the sender.
@@ -70,6 +78,17 @@ struct Shared {
     gate: Gate,
     readiness: Readiness,
     scrape: Scrape,
+    bounces: Option<bounces::Desk>,
+    admin: Option<Arc<Office>>,
+}
+
+/// What is served to those who know a token; nothing where none is configured.
+#[derive(Debug, Default)]
+pub struct Doors {
+    /// The operator's pages.
+    pub admin: Option<AdminSettings>,
+    /// The endpoint for bounce processors.
+    pub bounces: Option<BounceSettings>,
 }
 
 impl HttpState {
@@ -80,6 +99,7 @@ impl HttpState {
         metrics: Metrics,
         progress: Progress,
         settings: PageSettings,
+        doors: Doors,
     ) -> Self {
         Self(Arc::new(Shared {
             store,
@@ -90,14 +110,17 @@ impl HttpState {
             gate: Gate::new(),
             readiness: Readiness::default(),
             scrape: Scrape::default(),
+            bounces: doors.bounces.as_ref().map(bounces::Desk::new),
+            admin: doors.admin.map(|admin| Arc::new(Office::new(admin))),
         }))
     }
 }
 
 /// Serves until `stop`, then lets open requests end for a while.
 pub async fn serve(listener: TcpListener, state: HttpState, stop: CancellationToken) -> io::Result<()> {
-    let served = axum::serve(Limited::new(listener), routes(state))
-        .with_graceful_shutdown(stop.clone().cancelled_owned());
+    let routes = routes(state).into_make_service_with_connect_info::<Peer>();
+    let served =
+        axum::serve(Limited::new(listener), routes).with_graceful_shutdown(stop.clone().cancelled_owned());
     let out_of_time = async {
         stop.cancelled().await;
         tokio::time::sleep(GRACE).await;
@@ -109,15 +132,23 @@ pub async fn serve(listener: TcpListener, state: HttpState, stop: CancellationTo
 }
 
 fn routes(state: HttpState) -> Router {
-    Router::new()
+    let mut routes = Router::new()
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(scrape::metrics))
         .route("/u/{token}", get(unsubscribe::show).post(unsubscribe::act))
+        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+    if state.0.bounces.is_some() {
+        let limit = DefaultBodyLimit::max(bounces::MAX_BYTES);
+        routes = routes.route("/bounces", post(bounces::take).layer(limit));
+    }
+    let mut routes = routes.with_state(state.clone());
+    if let Some(office) = &state.0.admin {
+        routes = routes.merge(admin::routes(Arc::clone(office)));
+    }
+    routes
         .fallback(async || (StatusCode::NOT_FOUND, "not found\n"))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES))
-        .layer(middleware::from_fn_with_state(state.clone(), finish))
-        .with_state(state)
+        .layer(middleware::from_fn_with_state(state, finish))
 }
 
 /// Counts each answer and adds the headers that every answer has. Nothing here is for caches, search
@@ -134,7 +165,8 @@ async fn finish(State(state): State<HttpState>, request: Request, next: Next) ->
     for (name, value) in ALWAYS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, state.0.page.policy());
+    // The admin pages have a policy of their own.
+    response.headers_mut().entry(header::CONTENT_SECURITY_POLICY).or_insert_with(|| state.0.page.policy());
     state.0.metrics.http_request(route, response.status().as_u16());
     response
 }
@@ -144,6 +176,9 @@ fn route_of(path: &str) -> &'static str {
         "/healthz" => "/healthz",
         "/readyz" => "/readyz",
         "/metrics" => "/metrics",
+        "/bounces" => "/bounces",
+        "/admin/login" => "/admin/login",
+        _ if path == "/admin" || path.starts_with("/admin/") => "/admin",
         _ if path.starts_with("/u/") => "/u/{token}",
         _ => "other",
     }

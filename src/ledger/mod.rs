@@ -9,7 +9,7 @@ mod facts;
 pub mod plan;
 mod recipients;
 pub mod story;
-mod words;
+pub(crate) mod words;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

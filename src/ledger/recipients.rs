@@ -40,6 +40,7 @@ pub(super) fn stories(
     messages
         .into_iter()
         .map(|message| RecipientStory {
+            message: message.id.0,
             outcome: outcome(&message, hosts),
             attempts: by_message.remove(&message.id).unwrap_or_default(),
             user: message.user,

@@ -68,6 +68,8 @@ pub struct Event {
 /// One recipient of a send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RecipientStory {
+    /// The message's row, for `digestd queue show`.
+    pub message: i64,
     /// The admin.
     pub user: String,
     /// The normalised address.

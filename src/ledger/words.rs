@@ -20,7 +20,7 @@ pub(super) fn local(schedule: &WeeklySchedule, slot: Slot) -> String {
 }
 
 /// `2 d 3 h`: the two largest units.
-pub(super) fn span(span: TimeDelta) -> String {
+pub(crate) fn span(span: TimeDelta) -> String {
     let seconds = span.num_seconds().unsigned_abs();
     let units = [
         ("d", seconds / 86_400),

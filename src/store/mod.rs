@@ -29,6 +29,7 @@ pub mod manual;
 pub mod migrate;
 pub mod opt_outs;
 pub mod outbox;
+pub mod overview;
 mod pooler;
 pub mod queue;
 pub mod relays;

@@ -51,7 +51,7 @@ pub struct Suppression {
 const FAILED: &str = "
     INSERT INTO digestd.suppressions AS s
         (address, suppressed, hard_failures, soft_failures, at, source, note)
-    VALUES ($2, $3 >= $5 OR $4 >= $6, $3, $4, {now}, 'relay', $8)
+    VALUES ($2, $3 >= $5 OR $4 >= $6, $3, $4, {now}, $9, $8)
     ON CONFLICT (address) DO UPDATE
     SET hard_failures = s.hard_failures + $3,
         soft_failures = CASE WHEN s.at + $7{ms} <= {now} THEN 0 ELSE s.soft_failures END + $4,
@@ -94,12 +94,13 @@ const LIST: &str = "
 type Row = (String, bool, i32, f64, At, String, Option<String>);
 
 impl Store {
-    /// Counts one failure of an address. True: it is left out from now on, or was already.
+    /// Counts one failure of an address, told by `source`. True: it is left out from now on, or was already.
     pub async fn note_address_failure(
         &self,
         address: &Address,
         fault: Fault,
         terms: SuppressionTerms,
+        source: &str,
         note: &str,
     ) -> Result<bool, StoreError> {
         let (hard, soft) = match fault {
@@ -117,6 +118,7 @@ impl Store {
                 .bind(limit(terms.soft_after))
                 .bind(terms.soft_decay.num_milliseconds())
                 .bind(cut(note))
+                .bind(source)
                 .fetch_all(db)
                 .await
                 .and_then(|rows| only(rows).ok_or(sqlx::Error::RowNotFound))

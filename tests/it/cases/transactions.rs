@@ -166,7 +166,7 @@ both_databases! {
         assert!(store.relay_open("relay", "auth", spans, "").await.is_err(), "a breaker");
         assert!(store.relay_throttled("relay", spans.0).await.is_err(), "a rate");
         let soon = SuppressionTerms { hard_after: 1, soft_after: 1, soft_decay: TimeDelta::days(1) };
-        assert!(store.note_address_failure(&to, Fault::Hard, soon, "").await.is_err(), "a failure of an address");
+        assert!(store.note_address_failure(&to, Fault::Hard, soon, "relay", "").await.is_err(), "a failure of an address");
         assert!(store.charge(&claim).await.is_err(), "an attempt");
 
         for table in ["fingerprints", "leases", "weeks", "suppressions"] {

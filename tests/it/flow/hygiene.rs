@@ -9,15 +9,20 @@ use crate::support::smtp_server::{Act, At, Script, ServerTls, SmtpServer};
 use crate::support::world::World;
 
 const PASSWORD: &str = "correct-horse-battery";
+const ADMIN_TOKEN: &str = "staple-of-the-admin-pages";
+const BOUNCE_TOKEN: &str = "staple-of-the-bounce-feed";
 
 /// One request to a replica's pages; the status line of the answer.
 async fn ask(port: u16, method: &str, path: &str) -> String {
+    send(port, method, path, "x: y", "List-Unsubscribe=One-Click").await
+}
+
+async fn send(port: u16, method: &str, path: &str, header: &str, body: &str) -> String {
     let mut tcp = tokio::net::TcpStream::connect(("127.0.0.1", port)).await.expect("the replica listens");
-    let form = "List-Unsubscribe=One-Click";
     let request = format!(
-        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
-         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{form}",
-        form.len()
+        "{method} {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{header}\r\n\
+         content-type: application/x-www-form-urlencoded\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
     );
     tcp.write_all(request.as_bytes()).await.expect("written");
     let mut answer = String::new();
@@ -69,6 +74,8 @@ both_databases! {
                 ("DIGESTD__RELAY__TLS_CA_FILE", ca.to_str().expect("a path")),
                 ("DIGESTD__RELAY__USERNAME", "digest-login"),
                 ("DIGESTD__RELAY__PASSWORD", PASSWORD),
+                ("DIGESTD__ADMIN__TOKEN", ADMIN_TOKEN),
+                ("DIGESTD__SUPPRESSION__TOKEN", BOUNCE_TOKEN),
             ])
         };
         let port = free_port();
@@ -83,11 +90,21 @@ both_databases! {
             // A token that somebody has mistyped is a token still.
             ask(port, "POST", &path[..path.len() - 2]).await;
         }
+        let form = format!("token={ADMIN_TOKEN}");
+        for header in ["x: y", "cookie: digestd_admin=AAAA", "sec-fetch-site: cross-site"] {
+            assert!(send(port, "POST", "/admin/login", header, &form).await.contains("403"));
+        }
+        let bounce = "{\"address\": \"zoe@org-1.example\", \"kind\": \"hard\"}";
+        let bearer = format!("authorization: Bearer {BOUNCE_TOKEN}");
+        assert!(send(port, "POST", "/bounces", &bearer, bounce).await.contains("200"));
+        assert!(send(port, "POST", "/bounces", &bearer, &format!("{bounce}\nnonsense")).await.contains("422"));
         stop(&mut replicas).await;
 
         let plain = STANDARD.encode(format!("\0digest-login\0{PASSWORD}"));
         let mut forbidden = vec![
             PASSWORD.to_owned(),
+            ADMIN_TOKEN.to_owned(),
+            BOUNCE_TOKEN.to_owned(),
             STANDARD.encode(PASSWORD),
             URL_SAFE_NO_PAD.encode(PASSWORD),
             plain[..plain.len() - 4].to_owned(),

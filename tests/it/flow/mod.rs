@@ -1,6 +1,7 @@
 //! The whole job, by real processes of the real binary.
 
 mod addresses;
+mod admin_pages;
 mod chaos;
 mod clocks;
 mod crashes;

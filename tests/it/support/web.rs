@@ -9,7 +9,7 @@ use std::time::Duration;
 use digestd::domain::address::Address;
 use digestd::domain::ids::OrgId;
 use digestd::domain::token::{KeyRing, Scope, SubscriptionRef};
-use digestd::http::{HttpState, PageSettings, serve};
+use digestd::http::{Doors, HttpState, PageSettings, serve};
 use digestd::metrics::Metrics;
 use digestd::progress::Progress;
 use digestd::store::Store;
@@ -39,10 +39,16 @@ pub struct Answer {
 
 impl Web {
     pub async fn start(store: &Store) -> Self {
+        Self::start_with(store, Doors::default()).await
+    }
+
+    /// With what is served to those who know a token.
+    pub async fn start_with(store: &Store, doors: Doors) -> Self {
         let keys = KeyRing::new(&["k".repeat(32).into()]).expect("a key");
         let (metrics, progress) = (Metrics::new(), Progress::new());
         let settings = PageSettings { product: "Acme Weekly".to_owned(), settings_url: None };
-        let state = HttpState::new(store.clone(), keys.clone(), metrics.clone(), progress.clone(), settings);
+        let state =
+            HttpState::new(store.clone(), keys.clone(), metrics.clone(), progress.clone(), settings, doors);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("an address");
         let stop = CancellationToken::new();
