@@ -1,9 +1,11 @@
 //! `digestd demo`.
 
+mod folder;
+
 use std::collections::HashMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::failure::Misuse;
+use folder::Folder;
+
 use super::out;
 use crate::app;
 use crate::clock::{Clock, host_now};
@@ -41,8 +44,6 @@ const REPLICAS: usize = 3;
 const HEAD_START: TimeDelta = TimeDelta::seconds(3);
 /// The longest that the demo waits for its mails.
 const PATIENCE: Duration = Duration::from_mins(3);
-/// Marks a folder as a demo's own, to be emptied by the next one.
-const MARK: &str = ".digestd-demo";
 
 #[derive(Debug, Args)]
 #[command(
@@ -66,7 +67,7 @@ pub(super) struct Arguments {
 
 /// A demo under way.
 struct Demo {
-    folder: PathBuf,
+    folder: Folder,
     store: Store,
     inbox: Arc<Inbox>,
     sample: Sample,
@@ -107,7 +108,8 @@ pub(super) async fn run(arguments: &Arguments) -> anyhow::Result<Exit> {
 
 /// Makes the folder, the database with its sample, the inbox and the configuration.
 async fn prepare(arguments: &Arguments) -> anyhow::Result<Demo> {
-    let folder = empty_folder(&arguments.dir)?;
+    let held = Folder::empty(&arguments.dir)?;
+    let folder = held.path();
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let inbox = Arc::new(Inbox::bind(any_port, &folder.join("mails")).await?);
     let text = configuration(inbox.addr().port());
@@ -120,7 +122,7 @@ async fn prepare(arguments: &Arguments) -> anyhow::Result<Demo> {
     store.migrate(MigrateMode::Auto).await?;
     let sample = sample::fill(&store, arguments.orgs.into(), monday).await?;
     let replicas = (1..=REPLICAS)
-        .map(|number| Replica::start(&folder, number, shift))
+        .map(|number| Replica::start(folder, number, shift))
         .collect::<Result<_, _>>()
         .context("starting the replicas")?;
     out::note(format_args!(
@@ -129,7 +131,7 @@ async fn prepare(arguments: &Arguments) -> anyhow::Result<Demo> {
         out::counted(count(sample.recipients), "admin"),
         out::grouped(count(sample.opted_out)),
     ));
-    Ok(Demo { folder, store, inbox, sample, replicas })
+    Ok(Demo { folder: held, store, inbox, sample, replicas })
 }
 
 /// The slot of this ISO week in the sample's zones, whichever day it is today.
@@ -188,23 +190,6 @@ reply = "5s"
 format = "json"
 "#
     )
-}
-
-/// The folder, empty. Only a folder that an earlier demo has made is emptied.
-fn empty_folder(path: &Path) -> anyhow::Result<PathBuf> {
-    let shown = path.display();
-    if path.exists() && fs::read_dir(path).with_context(|| format!("reading {shown}"))?.next().is_some() {
-        if !path.join(MARK).exists() {
-            bail!(
-                Misuse::new(format!("{shown} is not empty and not an earlier demo's"))
-                    .hint("choose another --dir")
-            );
-        }
-        fs::remove_dir_all(path).with_context(|| format!("emptying {shown}"))?;
-    }
-    fs::create_dir_all(path).with_context(|| format!("making {shown}"))?;
-    fs::write(path.join(MARK), "").with_context(|| format!("writing into {shown}"))?;
-    path.canonicalize().with_context(|| format!("looking at {shown}"))
 }
 
 /// How it ended.
@@ -276,7 +261,7 @@ impl Demo {
         let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let listener = TcpListener::bind(any_port).await.context("listening for a browser")?;
         let page = listener.local_addr().context("asking for our own address")?;
-        let mails = Arc::new(InboxShelf::new(self.folder.join("mails")));
+        let mails = Arc::new(InboxShelf::new(self.folder.path().join("mails")));
         tokio::spawn(viewer::serve(listener, mails, shutdown.soft.clone()));
         out::note(format_args!("Look at the mails on http://{page}/"));
         Ok(())
@@ -294,7 +279,7 @@ impl Demo {
 
     /// The final table, and where to look.
     async fn show(&mut self, played: Played) -> anyhow::Result<Exit> {
-        let index = write_index(&self.folder.join("mails")).context("writing the list of mails")?;
+        let index = write_index(&self.folder.path().join("mails")).context("writing the list of mails")?;
         let uncertain = self.store.stats().await?.messages_in(MessageState::Uncertain);
         let claimed: HashMap<ReplicaId, ReplicaWork> =
             self.store.work_by_replica().await?.into_iter().collect();
@@ -335,8 +320,8 @@ impl Demo {
         }
         out::data(format_args!("took           {:.1} s", played.took.as_secs_f64()));
         out::note(format_args!("Mails:    {}", index.display()));
-        out::note(format_args!("Logs:     {}", self.folder.join("replica-1.log").display()));
-        out::note(format_args!("Database: {}", self.folder.join("digestd.db").display()));
+        out::note(format_args!("Logs:     {}", self.folder.path().join("replica-1.log").display()));
+        out::note(format_args!("Database: {}", self.folder.path().join("digestd.db").display()));
         let all_there = messages + usize::try_from(uncertain).unwrap_or(usize::MAX) >= self.sample.recipients;
         Ok(if played.complete && duplicates == 0 && all_there { Exit::Ok } else { Exit::ProblemFound })
     }
