@@ -6,7 +6,6 @@ use crate::support::pooler::Pooler;
 use crate::support::world::World;
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs PgBouncer; scripts/test-long fetches it"]
 async fn the_whole_job_runs_through_a_pooler_in_transaction_mode() {
     let database = TestDatabase::postgres().await;
     let pooler = Pooler::start(&database.url, database.folder()).await;

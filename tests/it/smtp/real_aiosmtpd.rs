@@ -52,7 +52,6 @@ impl Peer {
 }
 
 #[tokio::test]
-#[ignore = "needs Python with aiosmtpd; scripts/test-long has it"]
 async fn openssl_on_the_other_side_takes_each_message_once() {
     for (mode, tls) in [("implicit", TlsMode::Implicit), ("starttls", TlsMode::StartTls)] {
         let mut peer = Peer::start(mode).await;
@@ -69,7 +68,6 @@ async fn openssl_on_the_other_side_takes_each_message_once() {
 }
 
 #[tokio::test]
-#[ignore = "needs Python with aiosmtpd; scripts/test-long has it"]
 async fn a_wrong_password_is_told_from_a_broken_connection() {
     for (mode, tls) in [("implicit", TlsMode::Implicit), ("starttls", TlsMode::StartTls)] {
         let peer = Peer::start(mode).await;

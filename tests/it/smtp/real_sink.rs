@@ -75,7 +75,6 @@ impl Sink {
 }
 
 #[tokio::test]
-#[ignore = "needs Debian's smtp-sink; scripts/test-long has it"]
 async fn a_well_behaved_sink_takes_each_message_once_over_one_connection() {
     let sink = Sink::start(&[]).await;
     let mut connection = sink.connect().await;
@@ -88,7 +87,6 @@ async fn a_well_behaved_sink_takes_each_message_once_over_one_connection() {
 }
 
 #[tokio::test]
-#[ignore = "needs Debian's smtp-sink; scripts/test-long has it"]
 async fn a_sink_that_takes_the_message_and_hangs_up_leaves_it_unknown() {
     let sink = Sink::start(&["-q", "."]).await;
     assert_unknown(&hand_over(&mut sink.connect().await, "b@x.org", MESSAGE).await);
@@ -96,7 +94,6 @@ async fn a_sink_that_takes_the_message_and_hangs_up_leaves_it_unknown() {
 }
 
 #[tokio::test]
-#[ignore = "needs Debian's smtp-sink; scripts/test-long has it"]
 async fn a_sink_that_hangs_up_earlier_leaves_a_definite_break() {
     for (command, phase) in [("mail", Phase::Mail), ("rcpt", Phase::Rcpt), ("data", Phase::Data)] {
         let sink = Sink::start(&["-q", command]).await;
@@ -106,7 +103,6 @@ async fn a_sink_that_hangs_up_earlier_leaves_a_definite_break() {
 }
 
 #[tokio::test]
-#[ignore = "needs Debian's smtp-sink; scripts/test-long has it"]
 async fn a_sink_that_refuses_is_understood_at_every_step() {
     for (command, phase) in
         [("mail", Phase::Mail), ("rcpt", Phase::Rcpt), ("data", Phase::Data), (".", Phase::Dot)]
@@ -127,7 +123,6 @@ async fn a_sink_that_refuses_is_understood_at_every_step() {
 }
 
 #[tokio::test]
-#[ignore = "needs Debian's smtp-sink; scripts/test-long has it"]
 async fn a_sink_that_takes_its_time_is_waited_for() {
     let sink = Sink::start(&["-W", ".:1"]).await;
     assert_accepted(&hand_over(&mut sink.connect().await, "b@x.org", MESSAGE).await);
