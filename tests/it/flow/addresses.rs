@@ -1,14 +1,17 @@
 //! What becomes of addresses: left out when the relay says they are bad, replaced in staging.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use digestd::clock::Clock;
+use mail_parser::MessageParser;
 
+use crate::support::backend::Kind;
 use crate::support::fixtures::open;
 use crate::support::fleet::{PATIENCE, config, migrate, relay, replica};
 use crate::support::process::{Launch, Signal};
 use crate::support::smtp_server::{Act, At, Script, SmtpServer};
-use crate::support::world::World;
+use crate::support::world::{World, execute};
 
 both_databases! {
     async fn an_address_without_a_mailbox_is_left_out_and_its_org_is_not(database: TestDatabase) {
@@ -30,6 +33,37 @@ both_databases! {
         let known: Vec<_> = known.iter().map(|row| (row.address.as_str(), row.suppressed, row.hard_failures, row.soft_failures)).collect();
         assert_eq!(known, [(bad, true, 1, 0), ("admin-0@org-2.example", false, 0, 1)]);
         assert!(!replica.log().contains(bad), "{}", replica.log());
+    }
+
+    // Elsewhere every weekly report went to whoever came first in the alphabet, and disabled accounts got theirs.
+    async fn each_mail_is_the_mail_of_the_one_it_is_addressed_to(database: TestDatabase) {
+        migrate(&database).await;
+        let mut world = World::fill(&database, 8).await;
+        let admins = if database.kind == Kind::Postgres { "digestd.admins" } else { "admins" };
+        execute(
+            &database,
+            format!("UPDATE {admins} SET name = 'Reader ' || id; UPDATE {admins} SET active = FALSE WHERE id = '3-2';"),
+        )
+        .await;
+        assert!(world.expected.remove(&("org-3".to_owned(), "admin-2@org-3.example".to_owned())));
+        let relay = relay().await;
+        let mut replica = replica(&database, &relay, "replica", None);
+        let counts = world.settled(&database, PATIENCE).await;
+        assert_eq!(world.check(&counts, &relay), 0);
+        replica.signal(Signal::Terminate);
+        assert!(replica.exit(PATIENCE).await.success());
+        let mut links = BTreeSet::new();
+        for accepted in relay.accepted() {
+            let mail = MessageParser::default().parse(&accepted.data).expect("a mail");
+            let to = mail.to().and_then(|to| to.first()).expect("a recipient");
+            assert_eq!(to.address(), Some(accepted.to.as_str()));
+            let (admin, org) = accepted.to.split_once("@org-").expect("an address of the world's");
+            let id = format!("{}-{}", org.trim_end_matches(".example"), admin.trim_start_matches("admin-"));
+            assert_eq!(to.name(), Some(format!("Reader {id}").as_str()));
+            let link = mail.header_raw("List-Unsubscribe").expect("the header").to_owned();
+            assert!(links.insert(link), "two readers have one link");
+        }
+        assert_eq!(links.len(), world.expected.len());
     }
 
     async fn redirected_mails_all_go_to_one_address_and_name_the_real_one(database: TestDatabase) {
