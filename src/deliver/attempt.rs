@@ -6,10 +6,10 @@ use super::Deliver;
 use super::journal::{MarkAnswer, Marker};
 use crate::domain::ids::GuardOwner;
 use crate::domain::message::Leased;
-use crate::domain::reply::HandOver;
+use crate::domain::reply::{HandOver, RelayFailure};
 use crate::faults::{self, Point};
 use crate::guard::Taken;
-use crate::mail::transport::{Connection, RelayFailure};
+use crate::mail::transport::Connection;
 
 /// How one hand-over ended.
 #[derive(Debug)]

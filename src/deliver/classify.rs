@@ -7,12 +7,11 @@ use chrono::TimeDelta;
 
 use super::providers::Overrides;
 use super::rules;
+use crate::domain::address::AddressFault;
 use crate::domain::ids::MessageId;
 use crate::domain::message::{Disposition, MessageReason};
-use crate::domain::reply::{HandOver, Phase, Reply};
+use crate::domain::reply::{HandOver, Phase, RelayFailure, RelayFailureKind, Reply};
 use crate::domain::retry::{Patience, RetryPolicy};
-use crate::mail::transport::{RelayFailure, RelayFailureKind};
-use crate::store::suppressions::Fault;
 
 /// What an outcome is about. Only the first two spend a message's attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -177,10 +176,10 @@ pub fn decide(
 
 /// What the outcome says against the address itself. A refusal that is not about the recipient, or
 /// that will be tried again, says nothing.
-pub const fn address_fault(verdict: Verdict, disposition: &Disposition) -> Option<Fault> {
+pub const fn address_fault(verdict: Verdict, disposition: &Disposition) -> Option<AddressFault> {
     match (verdict.action, verdict.scope, disposition) {
-        (Action::Fail { bad_address: true }, ..) => Some(Fault::Hard),
-        (_, Scope::Recipient, Disposition::Failed(_)) => Some(Fault::Soft),
+        (Action::Fail { bad_address: true }, ..) => Some(AddressFault::Hard),
+        (_, Scope::Recipient, Disposition::Failed(_)) => Some(AddressFault::Soft),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ use chrono::TimeDelta;
 use tokio::sync::{Mutex, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::address::Address;
+use crate::domain::address::{Address, AddressFault};
 use crate::domain::ids::GuardOwner;
 use crate::domain::message::{Disposition, Fence, Finished, Leased, MessageReason};
 use crate::domain::retry::RetryPolicy;
@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::progress::{Progress, Pulse};
 use crate::source::Source;
 use crate::store::outbox::{LeaseTerms, Swept};
-use crate::store::suppressions::{Fault, SuppressionTerms};
+use crate::store::suppressions::SuppressionTerms;
 use crate::store::{Store, StoreError};
 use attempt::Attempt;
 use classify::RelayEffect;
@@ -401,7 +401,7 @@ impl Deliver {
     }
 
     /// Keeps the count of an address's failures. Losing one is no harm: the next digest fails again.
-    async fn note_address(&self, message: &Leased, fault: Option<Fault>, accepted: bool, note: &str) {
+    async fn note_address(&self, message: &Leased, fault: Option<AddressFault>, accepted: bool, note: &str) {
         let Some(terms) = self.suppression else { return };
         let noted = match fault {
             Some(fault) => self.store.note_address_failure(&message.to, fault, terms, "relay", note).await,

@@ -38,6 +38,15 @@ pub enum AddressError {
     Domain,
 }
 
+/// What an attempt to deliver says against an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddressFault {
+    /// There is no such mailbox, and there will be none.
+    Hard,
+    /// Anything else that ended in a failure.
+    Soft,
+}
+
 impl Address {
     /// Parses and normalises an address.
     pub fn parse(text: &str) -> Result<Self, AddressError> {

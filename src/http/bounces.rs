@@ -25,8 +25,8 @@ use super::HttpState;
 use super::admin::Keys;
 use super::connections::Peer;
 use super::strikes::Strikes;
-use crate::domain::address::Address;
-use crate::store::suppressions::{Fault, SuppressionTerms};
+use crate::domain::address::{Address, AddressFault};
+use crate::store::suppressions::SuppressionTerms;
 use crate::store::{Store, StoreError};
 
 /// The largest body.
@@ -176,8 +176,12 @@ async fn count(
 ) -> Result<(), StoreError> {
     for Bounce { address, kind, note } in bounces {
         let left_out = match kind {
-            Kind::Hard => store.note_address_failure(address, Fault::Hard, terms, SOURCE, note).await?,
-            Kind::Soft => store.note_address_failure(address, Fault::Soft, terms, SOURCE, note).await?,
+            Kind::Hard => {
+                store.note_address_failure(address, AddressFault::Hard, terms, SOURCE, note).await?
+            }
+            Kind::Soft => {
+                store.note_address_failure(address, AddressFault::Soft, terms, SOURCE, note).await?
+            }
             Kind::Complaint => {
                 store.suppress(address, SOURCE, Some(note)).await?;
                 true

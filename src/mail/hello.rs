@@ -16,8 +16,7 @@ use super::lenient::{RawReply, ReplyParser};
 use super::settings::{SmtpSettings, TlsMode};
 use super::stream::Io;
 use super::tls::Tls;
-use super::transport::{RelayFailure, RelayFailureKind};
-use crate::domain::reply::Phase;
+use crate::domain::reply::{Phase, RelayFailure, RelayFailureKind};
 
 /// Silence after which the kernel asks whether the relay is still there.
 const KEEPALIVE: Duration = Duration::from_mins(1);

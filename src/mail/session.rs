@@ -16,10 +16,10 @@ use super::hello;
 use super::lenient::RawReply;
 use super::offers::{AuthMechanism, Offers, refused_by_us};
 use super::stream::{Control, SmtpStream};
-use super::transport::{RelayFailure, RelayFailureKind, SmtpRelay};
+use super::transport::SmtpRelay;
 use super::wire;
 use crate::domain::address::Address;
-use crate::domain::reply::{HandOver, Phase};
+use crate::domain::reply::{HandOver, Phase, RelayFailure, RelayFailureKind};
 
 /// How long a relay that broke off a body gets to say why.
 pub(super) const LATE_REPLY: Duration = Duration::from_secs(1);

@@ -12,7 +12,7 @@ pub use super::settings::{ClientIdentity, SmtpSettings, Timeouts, TlsMode};
 use super::tls::{Tls, is_about_trust};
 use crate::domain::address::Address;
 use crate::domain::message::MessageUid;
-use crate::domain::reply::{HandOver, Phase, Reply};
+use crate::domain::reply::{HandOver, Phase, RelayFailure, RelayFailureKind};
 
 /// Where mail goes. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -107,33 +107,6 @@ impl SmtpRelay {
     pub(super) fn tls(&self) -> Option<&Tls> {
         self.0.tls.as_ref()
     }
-}
-
-/// Why no connection came about, or none that may be used. Says nothing about any message.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("connecting to the relay failed at {phase}: {error}")]
-pub struct RelayFailure {
-    /// The step that failed.
-    pub phase: Phase,
-    /// What kind of failure it is.
-    pub kind: RelayFailureKind,
-    /// What happened, for logs: without addresses and without the relay's wording.
-    pub error: String,
-}
-
-/// The kinds of failure to connect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RelayFailureKind {
-    /// No address, no connection, a reset, the end, or no answer in time.
-    Unreachable,
-    /// The relay's certificate, or ours, is not good enough, or no TLS version fits.
-    Certificate,
-    /// The relay does not offer STARTTLS, or somebody spoke into it.
-    Insecure,
-    /// The relay answered greeting, EHLO, STARTTLS or AUTH with a refusal that may pass.
-    Refused(Reply),
-    /// The relay does not take our credentials (with its reply), or offers no way to give them.
-    Auth(Option<Reply>),
 }
 
 impl RelayFailure {

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::dialect::At;
 use super::sends::cut;
 use super::{Store, StoreError, only, run};
-use crate::domain::address::Address;
+use crate::domain::address::{Address, AddressFault};
 
 /// When a failing address is left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,15 +17,6 @@ pub struct SuppressionTerms {
     pub soft_after: u32,
     /// After so long without another failure the count begins anew.
     pub soft_decay: TimeDelta,
-}
-
-/// What was wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
-    /// There is no such mailbox, and there will be none.
-    Hard,
-    /// Anything else that ended in a failure.
-    Soft,
 }
 
 /// An address with a history.
@@ -98,14 +89,14 @@ impl Store {
     pub async fn note_address_failure(
         &self,
         address: &Address,
-        fault: Fault,
+        fault: AddressFault,
         terms: SuppressionTerms,
         source: &str,
         note: &str,
     ) -> Result<bool, StoreError> {
         let (hard, soft) = match fault {
-            Fault::Hard => (1_i32, 0_i32),
-            Fault::Soft => (0, 1),
+            AddressFault::Hard => (1_i32, 0_i32),
+            AddressFault::Soft => (0, 1),
         };
         let limit = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
         run!(self, write, db => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use digestd::domain::address::Address;
+use digestd::domain::address::{Address, AddressFault};
 use digestd::domain::fingerprint::Fingerprint;
 use digestd::domain::ids::{GuardOwner, MessageId, ReplicaId};
 use digestd::domain::week::WeekKey;
@@ -11,7 +11,7 @@ use digestd::store::enqueue::Enqueue;
 use digestd::store::guard::Wish;
 use digestd::store::leases::{LEADER, LeadershipTerms};
 use digestd::store::relays::Breaker;
-use digestd::store::suppressions::{Fault, SuppressionTerms};
+use digestd::store::suppressions::SuppressionTerms;
 use digestd::store::{ErrorClass, Store};
 
 use crate::support::backend::{Kind, TestDatabase};
@@ -166,7 +166,7 @@ both_databases! {
         assert!(store.relay_open("relay", "auth", spans, "").await.is_err(), "a breaker");
         assert!(store.relay_throttled("relay", spans.0).await.is_err(), "a rate");
         let soon = SuppressionTerms { hard_after: 1, soft_after: 1, soft_decay: TimeDelta::days(1) };
-        assert!(store.note_address_failure(&to, Fault::Hard, soon, "relay", "").await.is_err(), "a failure of an address");
+        assert!(store.note_address_failure(&to, AddressFault::Hard, soon, "relay", "").await.is_err(), "a failure of an address");
         assert!(store.charge(&claim).await.is_err(), "an attempt");
 
         for table in ["fingerprints", "leases", "weeks", "suppressions"] {

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use digestd::deliver::classify::{Action, classify};
 use digestd::deliver::providers::Overrides;
-use digestd::domain::reply::{HandOver, Phase};
-use digestd::mail::transport::RelayFailureKind;
+use digestd::domain::reply::{HandOver, Phase, RelayFailureKind};
 
 use super::{
     MESSAGE, address, assert_accepted, assert_broken, assert_unknown, connect, hand_over, send, settings,

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use digestd::domain::reply::Phase;
-use digestd::mail::transport::{RelayFailureKind, SmtpSettings, Timeouts, TlsMode};
+use digestd::domain::reply::{Phase, RelayFailureKind};
+use digestd::mail::transport::{SmtpSettings, Timeouts, TlsMode};
 
 use super::{
     MESSAGE, PATIENCE, assert_accepted, assert_broken, assert_unknown, hand_over, hasty, send, send_as,

@@ -3,8 +3,8 @@
 use std::io::Write as _;
 use std::process::Stdio;
 
-use digestd::domain::reply::Phase;
-use digestd::mail::transport::{RelayFailureKind, SmtpSettings, TlsMode};
+use digestd::domain::reply::{Phase, RelayFailureKind};
+use digestd::mail::transport::{SmtpSettings, TlsMode};
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 

@@ -1,7 +1,7 @@
 //! Postfix as a second opinion: OpenSSL, Cyrus SASL, and limits as relays really have them.
 
-use digestd::domain::reply::Phase;
-use digestd::mail::transport::{Connection, RelayFailure, RelayFailureKind, SmtpSettings};
+use digestd::domain::reply::{Phase, RelayFailure, RelayFailureKind};
+use digestd::mail::transport::{Connection, SmtpSettings};
 
 use super::{MESSAGE, assert_accepted, assert_refused, hand_over, transport};
 use crate::support::certs::{Certs, Flaw, version_1};

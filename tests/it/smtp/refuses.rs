@@ -2,9 +2,9 @@
 
 use digestd::deliver::classify::{Action, PauseKind, RelayEffect, Scope, classify};
 use digestd::deliver::providers::Overrides;
-use digestd::domain::reply::Phase;
+use digestd::domain::reply::{Phase, RelayFailureKind};
 use digestd::domain::retry::Patience;
-use digestd::mail::transport::{RelayFailureKind, SmtpSettings};
+use digestd::mail::transport::SmtpSettings;
 
 use super::{MESSAGE, assert_accepted, assert_refused, connect, hand_over, send, settings, transport};
 use crate::support::smtp_server::{Act, At, Script, SmtpServer};

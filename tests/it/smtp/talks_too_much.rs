@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use digestd::domain::reply::Phase;
-use digestd::mail::transport::{RelayFailureKind, TlsMode};
+use digestd::domain::reply::{Phase, RelayFailureKind};
+use digestd::mail::transport::TlsMode;
 
 use super::{
     MESSAGE, address, assert_accepted, assert_broken, assert_refused, connect, hand_over, send, settings,

@@ -1,7 +1,7 @@
 //! A relay whose TLS is not good enough. Nothing is said to it that matters.
 
-use digestd::domain::reply::Phase;
-use digestd::mail::transport::{RelayFailureKind, SettingsError, SmtpRelay, SmtpSettings, TlsMode};
+use digestd::domain::reply::{Phase, RelayFailureKind};
+use digestd::mail::transport::{SettingsError, SmtpRelay, SmtpSettings, TlsMode};
 
 use super::{settings, tls_settings, transport};
 use crate::support::certs::Flaw;

@@ -1,7 +1,7 @@
 //! A relay that does everything right: what leaves, in how many writes, and how it is reused.
 
-use digestd::domain::reply::{HandOver, Phase};
-use digestd::mail::transport::{RelayFailureKind, SmtpSettings, TlsMode};
+use digestd::domain::reply::{HandOver, Phase, RelayFailureKind};
+use digestd::mail::transport::{SmtpSettings, TlsMode};
 
 use super::{MESSAGE, address, assert_accepted, connect, hand_over, send, settings, tls_settings, transport};
 use crate::support::smtp_server::{Script, ServerTls, SmtpServer};
