@@ -27,8 +27,6 @@ const OF_A_SEND: usize = 5;
 const UNCERTAIN: usize = 1000;
 /// Rows of each kind inside every horizon.
 const YOUNG: usize = 500;
-/// The longest that a step of a tick may wait for a batch of deletions, on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `messages` old messages with their sends, bodies and attempts, and as many young ones as [`YOUNG`].
 async fn fill(database: &TestDatabase, messages: usize) {
@@ -142,7 +140,8 @@ both_databases! {
         done.store(true, Ordering::Relaxed);
         let (worked, longest) = working.await.expect("no panic");
         eprintln!("{old} old messages in {rounds} rounds and {took:?}; beside it {worked} rounds of work, the longest step {longest:?}");
-        assert!(longest < PATIENCE, "a step of a tick took {longest:?}");
+        // Had a round of deletions kept the others out, they would have got less done than it.
+        assert!(worked >= rounds, "{worked} rounds of work beside {rounds} of deletions");
 
         // Each uncertain message keeps its send, and with it the other messages.
         let kept = old / UNCERTAIN;
