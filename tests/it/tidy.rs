@@ -27,7 +27,7 @@ struct Private {
     homes: &'static [&'static str],
 }
 
-const PRIVATE: [Private; 12] = [
+const PRIVATE: [Private; 14] = [
     // The table of configuration keys shows examples of operators' queries, and a log filter.
     Private { word: "sqlx", homes: &["src/store/", "src/source/", "src/config/table.rs"] },
     Private { word: "INSERT INTO ", homes: &["src/store/"] },
@@ -35,6 +35,9 @@ const PRIVATE: [Private; 12] = [
     Private { word: "UPDATE ", homes: &["src/store/", "src/config/table.rs"] },
     // `source/` wraps the operator's own queries.
     Private { word: "SELECT ", homes: &["src/store/", "src/source/", "src/config/table.rs"] },
+    // A lock of a session that goes back to a pool is held by whoever gets that session next.
+    Private { word: "pg_advisory_lock", homes: &["no folder"] },
+    Private { word: "pg_try_advisory_lock", homes: &["no folder"] },
     Private { word: "lettre", homes: &["src/mail/"] },
     Private { word: "jiff", homes: &["src/domain/zone.rs"] },
     // The demo shows a page too.

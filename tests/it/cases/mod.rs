@@ -1,6 +1,7 @@
 //! What went wrong in comparable systems, tried here. The first comment of each test tells the symptom.
 
 mod duplicates;
+mod late_changes;
 mod migrations;
 mod missed;
 mod opt_ins;

@@ -5,6 +5,7 @@ use chrono::TimeDelta;
 use crate::support::backend::Kind;
 use crate::support::engine::{Engine, Rows, mails};
 use crate::support::fixtures::{claim_id, due_orgs, lease_terms, monday, store, terms};
+use crate::support::scale;
 use crate::support::world::{Counts, numbers};
 use digestd::domain::ids::ReplicaId;
 
@@ -45,6 +46,24 @@ both_databases! {
         assert!(mails.iter().all(|mail| !mail.lines().any(|line| line.starts_with("Bcc:"))));
         let failed = numbers(&database, "SELECT reason, COUNT(*) FROM {}outbox WHERE state = 'failed' GROUP BY reason").await;
         assert_eq!(failed, [("bad_address".to_owned(), 1)]);
+    }
+
+    /// A list of thousands of ids in one statement was killed by its host, and nobody got anything any more.
+    async fn an_org_with_thousands_of_admins_is_mailed_whole_and_beside_others(database: TestDatabase) {
+        let admins = scale(1_000, 10_000);
+        let store = store(&database).await;
+        let last_week = monday() - TimeDelta::days(2);
+        let mut rows = Rows::new(&database);
+        rows.simple("large", last_week).simple("a-small", last_week).simple("z-small", last_week);
+        for n in 1..admins {
+            rows.admin(&format!("admin-{n}"), "large", &format!("admin-{n}@large.example"));
+        }
+        rows.write(&database).await;
+        let engine = Engine::new(&database, &store).await;
+        let report = engine.sweep().await;
+        assert_eq!((report.enqueued, report.messages), (3, admins as u64 + 2), "{report:?}");
+        engine.deliver(&database).await;
+        assert_eq!(mails(&database).len(), admins + 2);
     }
 
     /// A time that the driver cannot count ended the program's loop: `infinity` is a value that PostgreSQL

@@ -4,12 +4,15 @@ use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use crate::support::backend::Kind;
 use crate::support::fleet::{PATIENCE, migrate, replica_with, stop};
+use crate::support::process::Process;
 use crate::support::smtp_server::{Act, At, Script, ServerTls, SmtpServer};
 use crate::support::world::World;
 
 const PASSWORD: &str = "correct-horse-battery";
 const ADMIN_TOKEN: &str = "staple-of-the-admin-pages";
+const GUARD_PASSWORD: &str = "staple-of-the-guard";
 const BOUNCE_TOKEN: &str = "staple-of-the-bounce-feed";
 
 /// One request to a replica's pages; the status line of the answer.
@@ -55,6 +58,7 @@ both_databases! {
                 .offer("PIPELINING")
                 .tls(ServerTls::StartTls)
                 .login("digest-login", PASSWORD)
+                .mechanisms(if database.kind == Kind::Postgres { "PLAIN" } else { "LOGIN" })
                 .times(1, At::Dot, [Act::reply("451 4.3.0 not now for <admin-0@org-1.example>")])
                 .times(1, At::Dot, [Act::reply("554 5.6.0 I do not like <admin-1@org-2.example>")])
                 .to("admin-0@org-3.example", At::Rcpt, [Act::reply("550 5.1.1 <admin-0@org-3.example> unknown")])
@@ -65,6 +69,8 @@ both_databases! {
         let ca = database.folder().join("ca.pem");
         std::fs::write(&ca, &relay.certs().ca).expect("a file");
         let url = format!("smtp://127.0.0.1:{}?tls=starttls", relay.port());
+        // Nobody answers there, which is told for every message.
+        let guard = format!("redis://guard-login:{GUARD_PASSWORD}@127.0.0.1:{}/", free_port());
         let start = |name: &str, format: &str, port: u16| {
             replica_with(&database, &relay, name, &[
                 ("RUST_LOG", "trace"),
@@ -74,6 +80,9 @@ both_databases! {
                 ("DIGESTD__RELAY__TLS_CA_FILE", ca.to_str().expect("a path")),
                 ("DIGESTD__RELAY__USERNAME", "digest-login"),
                 ("DIGESTD__RELAY__PASSWORD", PASSWORD),
+                ("DIGESTD__GUARD__BACKEND", "redis"),
+                ("DIGESTD__GUARD__URL", &guard),
+                ("DIGESTD__GUARD__ON_UNAVAILABLE", "open"),
                 ("DIGESTD__ADMIN__TOKEN", ADMIN_TOKEN),
                 ("DIGESTD__SUPPRESSION__TOKEN", BOUNCE_TOKEN),
             ])
@@ -109,6 +118,7 @@ both_databases! {
             PASSWORD.to_owned(),
             ADMIN_TOKEN.to_owned(),
             BOUNCE_TOKEN.to_owned(),
+            GUARD_PASSWORD.to_owned(),
             STANDARD.encode(PASSWORD),
             URL_SAFE_NO_PAD.encode(PASSWORD),
             plain[..plain.len() - 4].to_owned(),
@@ -122,6 +132,8 @@ both_databases! {
         forbidden.extend(database_password);
         // The token is the last part of its path.
         forbidden.extend(paths.iter().map(|path| path.rsplit('/').next().expect("a part")[..24].to_owned()));
+        let of_the_guard = |replica: &Process| replica.log().contains("the guard cannot be asked");
+        assert!(replicas.iter().any(of_the_guard), "nobody missed the guard");
         for replica in &replicas {
             let log = replica.log();
             assert!(log.contains("TRACE") || log.contains("DEBUG"), "the level was raised:\n{log}");

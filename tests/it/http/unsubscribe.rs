@@ -78,6 +78,57 @@ both_databases! {
         assert_eq!(opted_out(&store).await, [Scope::Org]);
     }
 
+    /// Filters against forged forms refused the clicks of mailbox providers, who send no cookie and come from
+    /// elsewhere. And links arrive with what others have hung on to them.
+    async fn a_click_counts_wherever_it_comes_from_and_however_it_is_sent(database: TestDatabase) {
+        let (store, web) = world(&database).await;
+        let path = web.path("org-0000", "ann@example.org", Scope::Org);
+        let ann = Address::parse("ann@example.org").expect("an address");
+        let org = OrgId::parse("org-0000").expect("an id");
+        let form = "content-type: application/x-www-form-urlencoded\r\ncontent-length: 26\r\n";
+        let chunked = "content-type: application/x-www-form-urlencoded\r\ntransfer-encoding: chunked\r\n";
+        let from_elsewhere = format!(
+            "{form}origin: https://mail.example\r\nreferer: https://mail.example/\r\nsec-fetch-site: cross-site\r\n\
+             sec-fetch-mode: no-cors\r\ncookie: session=1; csrf=2\r\n"
+        );
+        let requests = [
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\n{from_elsewhere}\r\n{ONE_CLICK}"),
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\norigin: null\r\n{form}\r\n{ONE_CLICK}"),
+            format!("POST {path}?utm_source=digest&x=%00 HTTP/1.1\r\nhost: x\r\n{form}\r\n{ONE_CLICK}"),
+            format!("POST {path} HTTP/1.1\r\nhost: x\r\n{chunked}\r\n1a\r\n{ONE_CLICK}\r\n0\r\n\r\n"),
+            format!("POST {path} HTTP/1.0\r\n{form}\r\n{ONE_CLICK}"),
+        ];
+        for request in requests {
+            store.resubscribe(&ann, &org).await.expect("removed");
+            let request = request.replacen("\r\n", "\r\nconnection: close\r\n", 1);
+            let answer = web.raw(request.as_bytes()).await.expect("an answer");
+            assert_eq!(answer.status, 200, "{request}");
+            assert_eq!(opted_out(&store).await, [Scope::Org], "{request}");
+        }
+        // And a look stays a look.
+        store.resubscribe(&ann, &org).await.expect("removed");
+        let look = web.get(&format!("{path}?List-Unsubscribe=One-Click&action=all")).await;
+        assert_eq!((look.status, opted_out(&store).await), (200, vec![]));
+    }
+
+    /// The page shows a name that somebody else has chosen.
+    async fn a_hostile_name_does_nothing_on_the_page(database: TestDatabase) {
+        let store = store(&database).await;
+        let claim = store.claim(&due_orgs(1, monday()), claim_id(), terms(ReplicaId::random())).await.expect("a claim").remove(0);
+        let mut draft = draft(&claim, "ann@example.org");
+        draft.org_name = format!("<script>alert(1)</script>\"'\u{202e}\r\n<a href=//evil.example>{}", "x".repeat(5000));
+        store.enqueue(vec![Enqueue { claim, drafts: vec![draft] }], TimeDelta::hours(48)).await.expect("enqueued");
+        let web = Web::start(&store).await;
+        let path = web.path("org-0000", "ann@example.org", Scope::Org);
+        for page in [web.get(&path).await, web.post(&path, ONE_CLICK).await] {
+            assert_eq!(page.status, 200);
+            let body = page.body;
+            assert!(body.contains("&lt;script&gt;alert(1)"), "{body}");
+            assert!(!body.contains("<script") && !body.contains("<a href=//") && !body.contains('\u{202e}'), "{body}");
+            assert!(body.len() < 10_000, "{}", body.len());
+        }
+    }
+
     async fn the_page_s_buttons_choose_the_scope_and_take_it_back(database: TestDatabase) {
         let (store, web) = world(&database).await;
         let path = web.path("org-0000", "ann@example.org", Scope::Org);

@@ -127,6 +127,7 @@ pub struct Script {
     flaw: Flaw,
     client_certificate: bool,
     login: Option<(String, String)>,
+    mechanisms: Option<String>,
     /// After so many messages a connection's next MAIL is answered 421.
     per_connection: Option<usize>,
 }
@@ -164,6 +165,12 @@ impl Script {
     /// Offers AUTH PLAIN and LOGIN, wants this login, and refuses MAIL without it.
     pub fn login(mut self, user: &str, password: &str) -> Self {
         self.login = Some((user.to_owned(), password.to_owned()));
+        self
+    }
+
+    /// Offers these for the login, and no other.
+    pub fn mechanisms(mut self, mechanisms: &str) -> Self {
+        self.mechanisms = Some(mechanisms.to_owned());
         self
     }
 
@@ -485,7 +492,7 @@ impl Peer {
                 lines.push("STARTTLS".to_owned());
             }
             if script.login.is_some() {
-                lines.push("AUTH PLAIN LOGIN".to_owned());
+                lines.push(format!("AUTH {}", script.mechanisms.as_deref().unwrap_or("PLAIN LOGIN")));
             }
             let last = lines.len() - 1;
             let line =
