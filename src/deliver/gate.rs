@@ -307,7 +307,9 @@ impl Gate {
             reason = "a share of at most a few dozen connections"
         )]
         let slowed = (share as f64 * state.rate_factor).ceil() as usize;
-        let steps = state.closed_at.map_or(16, |at| (state.now - at).num_seconds() / RAMP_STEP.num_seconds());
+        // A closing that is still to come was written before the database's clock was set back.
+        let closed = state.closed_at.filter(|at| *at <= state.now);
+        let steps = closed.map_or(16, |at| (state.now - at).num_seconds() / RAMP_STEP.num_seconds());
         let ramp = 1_usize << steps.clamp(0, 16);
         Ok(slowed.min(ramp))
     }
@@ -316,7 +318,8 @@ impl Gate {
         let live = self.store.live_replicas(SILENCE).await?;
         let place = live.iter().position(|replica| replica.id == self.settings.replica);
         Ok(place.map_or(0, |place| {
-            let new = live.len() > 1 && now - live[place].started_at < NEWCOMER;
+            // `now` was read before the list, so a start may lie a little behind it.
+            let new = live.len() > 1 && (now - live[place].started_at).abs() < NEWCOMER;
             if new { 0 } else { total / live.len() + usize::from(place < total % live.len()) }
         }))
     }

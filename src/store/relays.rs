@@ -111,7 +111,8 @@ const OPEN: &str = "
     WHERE name = $2 AND state IN ('closed', 'half_open')
     RETURNING state";
 
-/// One replica becomes the prober; if it dies, another does after a while.
+/// One replica becomes the prober; if it dies, another does after a while. A moment that is still to come,
+/// because the database's clock was ahead when it was written and has been set right, holds nobody up.
 const PROBE: &str = "
     UPDATE digestd.relays
     SET state = 'half_open',
@@ -119,7 +120,10 @@ const PROBE: &str = "
         probe_until = {now} + $4{ms}
     WHERE name = $2
       AND NOT paused
-      AND ((state = 'open' AND open_until <= {now}) OR (state = 'half_open' AND probe_until <= {now}))
+      AND (
+          (state = 'open' AND (open_until <= {now} OR opened_at > {now}))
+          OR (state = 'half_open' AND (probe_until <= {now} OR probe_until > {now} + $4{ms}))
+      )
     RETURNING state";
 
 /// Only a probe closes an open breaker: what was under way when it opened proves too little.
@@ -142,7 +146,7 @@ const THROTTLED: &str = "
     UPDATE digestd.relays
     SET rate_factor = CASE WHEN rate_factor > 0.1 THEN rate_factor / 2 ELSE rate_factor END,
         throttled_at = {now}
-    WHERE name = $2 AND (throttled_at IS NULL OR throttled_at + $3{ms} <= {now})
+    WHERE name = $2 AND (throttled_at IS NULL OR throttled_at + $3{ms} <= {now} OR throttled_at > {now})
     RETURNING state";
 
 /// A tenth back after each quiet while.
@@ -150,7 +154,7 @@ const RECOVER: &str = "
     UPDATE digestd.relays
     SET rate_factor = CASE WHEN rate_factor + 0.1 < 1 THEN rate_factor + 0.1 ELSE 1 END,
         throttled_at = {now}
-    WHERE name = $2 AND rate_factor < 1 AND throttled_at + $3{ms} <= {now}
+    WHERE name = $2 AND rate_factor < 1 AND (throttled_at + $3{ms} <= {now} OR throttled_at > {now})
     RETURNING state";
 
 const PAUSE: &str = "
@@ -159,11 +163,12 @@ const PAUSE: &str = "
     WHERE name = $1";
 
 /// Fills the bucket for the time passed, up to one second's worth, and at least one message's: a pace
-/// below one a second would never fill a whole one otherwise.
+/// below one a second would never fill a whole one otherwise. Where the clock was set back, no time has passed.
 const FILL: &str = "
     UPDATE digestd.relays
     SET bucket = CASE
             WHEN bucket_at IS NULL THEN $5
+            WHEN bucket_at > {now} THEN bucket
             WHEN bucket + $3 * {span}{now} - bucket_at{end} / 1000.0 > $5 THEN $5
             ELSE bucket + $3 * {span}{now} - bucket_at{end} / 1000.0
         END,
@@ -171,6 +176,8 @@ const FILL: &str = "
         day_used = CASE WHEN day_started_at IS NULL OR day_started_at + $4{ms} <= {now} THEN 0 ELSE day_used END,
         day_started_at = CASE
             WHEN day_started_at IS NULL OR day_started_at + $4{ms} <= {now} THEN {now}
+            -- Begun in a time that has not come: what it has used still counts, from now on for a day.
+            WHEN day_started_at > {now} THEN {now}
             ELSE day_started_at
         END
     WHERE name = $2

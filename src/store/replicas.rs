@@ -48,10 +48,12 @@ const BEAT: &str = "
         clock_offset_ms = excluded.clock_offset_ms,
         connections = excluded.connections";
 
+/// Whoever was heard of in a time that has not come was so before the database's clock was set back; those
+/// who live have been heard of since.
 const LIVE: &str = "
     SELECT id, host, version, started_at, seen_at, clock_offset_ms
     FROM digestd.replicas
-    WHERE seen_at + $2{ms} > {now}
+    WHERE seen_at + $2{ms} > {now} AND seen_at < {now} + $2{ms}
     ORDER BY started_at, id";
 
 const GOODBYE: &str = "

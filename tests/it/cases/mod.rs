@@ -1,5 +1,6 @@
 //! What went wrong in comparable systems, tried here. The first comment of each test tells the symptom.
 
+mod clock_set_back;
 mod duplicates;
 mod late_changes;
 mod migrations;
