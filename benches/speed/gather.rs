@@ -213,7 +213,7 @@ async fn ask(pool: &PgPool, org: &DueOrg) -> DigestInput {
         key: SendKey::Week(org.slot.week),
         period: period.clone(),
         sections: vec![
-            section("figures", "This week", SectionBody::Figures(figures.collect())),
+            section("figures", "This week", SectionBody::Figures(figures.collect::<Vec<_>>().into())),
             section("newest", "Newest", SectionBody::Rows(rows)),
         ],
         recipients: members

@@ -479,7 +479,7 @@ pub const SECTION_KEYS: &[Key] = &[
         "sql",
         Kind::Sql,
         "SELECT org_id, title, url FROM incidents WHERE org_id = ANY(:org_ids) AND opened_at >= :from AND opened_at < :to",
-        "The query, for a batch of orgs. Required. Parameters: `:org_ids`, `:from`, `:to`, `:previous_from`, `:previous_to`, `:week_key`.",
+        "The query, for a batch of orgs, without a LIMIT over them all. Required. Parameters: `:org_ids`, `:from`, `:to`, `:previous_from`, `:previous_to`, `:week_key`.",
     ),
     key(
         "kind",
@@ -487,7 +487,7 @@ pub const SECTION_KEYS: &[Key] = &[
         "rows",
         "`rows` is a list; `figures` are numbers, with the columns `label`, `value` and at will `previous`.",
     ),
-    key("limit", Kind::Int(1, 200), "10", "Rows shown; the rest becomes “and N more”."),
+    key("limit", Kind::Int(1, 200), "10", "Rows or figures shown; the rest becomes “and N more”."),
     key("personal", Kind::Bool, "false", "Rows carry `user_id` and reach only that admin. For `rows` only."),
     key("timeout", Kind::Duration("100ms", "1h"), "30s", "How long the query may run."),
     key(

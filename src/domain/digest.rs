@@ -27,7 +27,7 @@ pub struct DigestInput {
 }
 
 impl DigestInput {
-    /// Whether nothing happened for anybody: every figure zero, no rows.
+    /// Whether it is known that nothing happened for anybody: every figure zero, no rows, nothing left out.
     pub fn is_empty(&self) -> bool {
         self.sections.iter().all(Section::is_empty)
     }
@@ -72,13 +72,29 @@ pub struct Section {
 #[derive(Debug, Clone)]
 pub enum SectionBody {
     /// Numbers with a label, compared to the previous period.
-    Figures(Vec<Figure>),
+    Figures(Figures),
     /// A list of rows for everybody.
     Rows(Rows),
     /// A list of rows per admin; whoever is not named sees none.
     PersonalRows(BTreeMap<UserId, Rows>),
     /// The query failed and the section is configured to be left out with a note.
     Omitted,
+}
+
+/// Figures, cut to their limit.
+#[derive(Debug, Clone, Default)]
+pub struct Figures {
+    /// The figures shown, in the query's order.
+    pub shown: Vec<Figure>,
+    /// How many there are in all; the mail says “and N more”.
+    pub total: u64,
+}
+
+impl From<Vec<Figure>> for Figures {
+    /// All of them are shown.
+    fn from(shown: Vec<Figure>) -> Self {
+        Self { total: shown.len() as u64, shown }
+    }
 }
 
 /// A number with a label.
@@ -149,13 +165,15 @@ pub struct Rows {
 pub type Row = serde_json::Map<String, serde_json::Value>;
 
 impl Section {
-    /// Whether the section has nothing to show to anybody.
+    /// Whether the section certainly has nothing to tell anybody. What was cut off or left out was not looked at.
     pub fn is_empty(&self) -> bool {
         match &self.body {
-            SectionBody::Figures(figures) => figures.iter().all(|f| f.value.value() == 0.0),
+            SectionBody::Figures(Figures { shown, total }) => {
+                shown.len() as u64 == *total && shown.iter().all(|figure| figure.value.value() == 0.0)
+            }
             SectionBody::Rows(rows) => rows.total == 0,
             SectionBody::PersonalRows(by_user) => by_user.values().all(|rows| rows.total == 0),
-            SectionBody::Omitted => true,
+            SectionBody::Omitted => false,
         }
     }
 }

@@ -73,7 +73,8 @@ fn ordinary() -> DigestInput {
         figure("Reviews", 4, None),
     ];
     let regions = ["North", "East", "South", "West", "Islands", "Mountains", "Elsewhere"];
-    let regions = regions.iter().zip(1..).map(|(name, n)| figure(name, 900 / n, Some(100 * n))).collect();
+    let regions: Vec<_> =
+        regions.iter().zip(1..).map(|(name, n)| figure(name, 900 / n, Some(100 * n))).collect();
     let top = vec![
         row(json!({
             "title": "Order 10042", "url": "https://app.example/orders/10042", "detail": "42 items",
@@ -86,8 +87,8 @@ fn ordinary() -> DigestInput {
     input(
         "Example Ltd",
         vec![
-            section("Overview", SectionBody::Figures(overview)),
-            section("By region", SectionBody::Figures(regions)),
+            section("Overview", SectionBody::Figures(overview.into())),
+            section("By region", SectionBody::Figures(regions.into())),
             section("Largest orders", SectionBody::Rows(Rows { shown: top, total: 40 })),
             section("Waiting for you", SectionBody::PersonalRows(personal)),
             section("Not to be had", SectionBody::Omitted),
@@ -97,7 +98,7 @@ fn ordinary() -> DigestInput {
 
 fn quiet() -> DigestInput {
     let overview = vec![figure("Orders", 0, Some(0))];
-    input("Example Ltd", vec![section("Overview", SectionBody::Figures(overview))])
+    input("Example Ltd", vec![section("Overview", SectionBody::Figures(overview.into()))])
 }
 
 fn worst() -> DigestInput {
@@ -106,11 +107,11 @@ fn worst() -> DigestInput {
     let odd = row(json!({ "title": ["a", "list"], "url": 7, "detail": { "a": null }, "when": true }));
     let full = row(json!({ "title": text, "url": text, "detail": text, "when": text, "actor": text }));
     let rows = (0..WORST_ENTRIES).map(|_| full.clone()).chain([bare, odd]).rev().collect();
-    let figures = (0..WORST_ENTRIES).map(|n| figure(&text, n * n, Some(n))).collect();
+    let figures: Vec<Figure> = (0..WORST_ENTRIES).map(|n| figure(&text, n * n, Some(n))).collect();
     input(
         &text,
         vec![
-            section(&text, SectionBody::Figures(figures)),
+            section(&text, SectionBody::Figures(figures.into())),
             section(&text, SectionBody::Rows(Rows { shown: rows, total: u64::MAX })),
         ],
     )

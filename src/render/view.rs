@@ -70,7 +70,7 @@ pub(super) fn build(
 /// How many entries each section has for this recipient.
 pub(super) fn lengths(input: &DigestInput, recipient: &Recipient) -> Vec<usize> {
     let len = |section: &Section| match &section.body {
-        SectionBody::Figures(figures) => figures.len(),
+        SectionBody::Figures(figures) => figures.shown.len(),
         SectionBody::Rows(rows) => rows.shown.len(),
         SectionBody::PersonalRows(by_user) => by_user.get(&recipient.user).map_or(0, |r| r.shown.len()),
         SectionBody::Omitted => 0,
@@ -78,13 +78,12 @@ pub(super) fn lengths(input: &DigestInput, recipient: &Recipient) -> Vec<usize> 
     input.sections.iter().map(len).collect()
 }
 
-/// Whether there is nothing to tell this recipient. A part that was left out is no quiet.
+/// Whether there is nothing to tell this recipient.
 fn is_quiet(sections: &[&Section], recipient: &Recipient) -> bool {
     sections.iter().all(|section| match &section.body {
         SectionBody::PersonalRows(by_user) => {
             by_user.get(&recipient.user).is_none_or(|rows| rows.total == 0 && rows.shown.is_empty())
         }
-        SectionBody::Omitted => false,
         _ => section.is_empty(),
     })
 }
@@ -107,8 +106,8 @@ fn section_view(section: &Section, recipient: &Recipient, quiet: bool, cap: usiz
     let (kind, entries, total) = match &section.body {
         _ if quiet => return None,
         SectionBody::Omitted => ("omitted", Vec::new(), 0),
-        SectionBody::Figures(figures) if figures.is_empty() => return None,
-        SectionBody::Figures(figures) => ("figures", figure_views(figures, cap), figures.len() as u64),
+        SectionBody::Figures(figures) if figures.total == 0 => return None,
+        SectionBody::Figures(figures) => ("figures", figure_views(&figures.shown, cap), figures.total),
         SectionBody::Rows(rows) => ("rows", row_views(rows, cap)?, rows.total),
         SectionBody::PersonalRows(by_user) => {
             let rows = by_user.get(&recipient.user)?;
@@ -180,7 +179,7 @@ fn row_view(row: &Row) -> Value {
 /// The first figures that are not zero, for the preheader.
 fn highlights(sections: &[&Section]) -> Vec<Value> {
     let figures = sections.iter().flat_map(|section| match &section.body {
-        SectionBody::Figures(figures) => figures.as_slice(),
+        SectionBody::Figures(figures) => figures.shown.as_slice(),
         _ => &[],
     });
     figures

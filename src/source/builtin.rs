@@ -190,8 +190,9 @@ fn figures_section(rows: Vec<FigureRow>) -> Section {
     let figures = rows
         .into_iter()
         .map(|row| Figure { label: row.kind, value: count(row.current), previous: Some(count(row.previous)) })
-        .collect();
-    Section { name: "figures".to_owned(), title: "This week".to_owned(), body: SectionBody::Figures(figures) }
+        .collect::<Vec<_>>();
+    let body = SectionBody::Figures(figures.into());
+    Section { name: "figures".to_owned(), title: "This week".to_owned(), body }
 }
 
 fn items_section(rows: Vec<ItemRow>) -> Section {

@@ -150,8 +150,8 @@ fn normal(words: &Words) -> DigestInput {
     input(
         words.org,
         vec![
-            (overview_title, SectionBody::Figures(overview.collect())),
-            (team_title, SectionBody::Figures(by_team.collect())),
+            (overview_title, SectionBody::Figures(overview.collect::<Vec<_>>().into())),
+            (team_title, SectionBody::Figures(by_team.collect::<Vec<_>>().into())),
             (list_title, SectionBody::Rows(Rows { shown: incidents.collect(), total: 31 })),
             (mine_title, SectionBody::PersonalRows(personal)),
         ],
@@ -163,7 +163,7 @@ fn long(words: &Words) -> DigestInput {
     let unbroken = "Rindfleischetikettierungsüberwachungsaufgabenübertragungsgesetz".repeat(3);
     let names =
         [unbroken.as_str(), "مرحبا بالعالم Hello", "evil.example", "👩‍💻👨‍👩‍👧‍👦🏳️‍🌈", "<script>alert(1)</script>"];
-    let big = names.iter().map(|name| figure(name, 123_456_789_012_345, Some(1))).collect();
+    let big: Vec<_> = names.iter().map(|name| figure(name, 123_456_789_012_345, Some(1))).collect();
     let many =
         names.iter().chain(&names).map(|name| figure(name, 123_456_789_012_345, Some(98_765_432_109_876)));
     let rows = names.iter().map(|name| {
@@ -173,8 +173,8 @@ fn long(words: &Words) -> DigestInput {
     input(
         &format!("{} {unbroken}", words.org),
         vec![
-            (&unbroken, SectionBody::Figures(big)),
-            ("Many", SectionBody::Figures(many.collect())),
+            (&unbroken, SectionBody::Figures(big.into())),
+            ("Many", SectionBody::Figures(many.collect::<Vec<_>>().into())),
             ("Rows", SectionBody::Rows(rows)),
             ("Missing", SectionBody::Omitted),
         ],

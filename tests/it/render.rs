@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use chrono::{DateTime, NaiveDate, Utc};
 use digestd::domain::address::Address;
 use digestd::domain::digest::{
-    Amount, DigestInput, Figure, Recipient, Rendered, Row, Rows, Section, SectionBody,
+    Amount, DigestInput, Figure, Figures, Recipient, Rendered, Row, Rows, Section, SectionBody,
 };
 use digestd::domain::ids::{OrgId, UserId};
 use digestd::domain::message::MessageUid;
@@ -100,8 +100,8 @@ pub(super) fn normal() -> DigestInput {
     input(
         "Tom's R&D <x>",
         vec![
-            section("Overview", SectionBody::Figures(overview)),
-            section("By team", SectionBody::Figures(by_team.collect())),
+            section("Overview", SectionBody::Figures(overview.into())),
+            section("By team", SectionBody::Figures(by_team.collect::<Vec<_>>().into())),
             section("Top tickets", rows(40, top)),
             section("Yours", SectionBody::PersonalRows(BTreeMap::from(personal))),
             section("Latency", SectionBody::Omitted),
@@ -113,7 +113,7 @@ pub(super) fn quiet() -> DigestInput {
     input(
         "Acme",
         vec![
-            section("Overview", SectionBody::Figures(vec![figure("Tickets", 0, Some(0))])),
+            section("Overview", SectionBody::Figures(vec![figure("Tickets", 0, Some(0))].into())),
             section("Top tickets", rows(0, Vec::new())),
         ],
     )
@@ -224,9 +224,12 @@ fn the_worst_case_stays_below_the_clipping_point_and_keeps_its_footer() {
         .map(|n| if n < 250 { &*long } else { "short" })
         .map(|text| row(json!({ "title": text, "detail": text, "actor": text, "when": text })))
         .collect();
-    let figures = (0..5000).map(|n| figure(if n < 250 { &long } else { "short" }, n, Some(1))).collect();
-    let input =
-        input(&long, vec![section(&long, SectionBody::Figures(figures)), section(&long, rows(5000, many))]);
+    let figures: Vec<_> =
+        (0..5000).map(|n| figure(if n < 250 { &long } else { "short" }, n, Some(1))).collect();
+    let input = input(
+        &long,
+        vec![section(&long, SectionBody::Figures(figures.into())), section(&long, rows(5000, many))],
+    );
     let rendered = render(&input, "en");
     assert!(rendered.html.len() < 90_000, "{}", rendered.html.len());
     assert!(rendered.html.contains(UNSUBSCRIBE) && rendered.text.contains(UNSUBSCRIBE));
@@ -234,6 +237,19 @@ fn the_worst_case_stays_below_the_clipping_point_and_keeps_its_footer() {
     assert!(rendered.subject.chars().count() <= 75, "{}", rendered.subject);
     let bytes = eml(&rendered, "ana@acme.example", Some(&long)).unwrap();
     assert!(bytes.len() < 500_000);
+}
+
+// Seen elsewhere: a large organisation saw a part of its figures, and nothing said that there were more.
+#[test]
+fn figures_that_were_cut_off_are_counted_below() {
+    let shown: Vec<_> = ["North", "South"].iter().map(|name| figure(name, 5, Some(4))).collect();
+    let digest = input("Acme", vec![section("Regions", SectionBody::Figures(Figures { shown, total: 300 }))]);
+    let rendered = render(&digest, "en");
+    assert!(rendered.text.contains("and 298 more") && rendered.html.contains("and 298 more"));
+    // All that is shown is zero, and what is not shown may be anything.
+    let shown = vec![figure("North", 0, Some(0))];
+    let digest = input("Acme", vec![section("Regions", SectionBody::Figures(Figures { shown, total: 2 }))]);
+    assert!(!digest.is_empty() && !render(&digest, "en").text.contains("quiet"));
 }
 
 // Seen elsewhere: names such as “Visit evil.com” became links in mail clients, and subjects
@@ -371,7 +387,7 @@ proptest! {
         org in hostile(), name in hostile(), title in hostile(), url in hostile(), repeat in 1..40_usize,
     ) {
         let top = vec![row(json!({ "title": title.repeat(repeat), "url": url, "actor": name, title.clone(): 1 }))];
-        let input = input(&org, vec![section(&title, rows(9, top)), section("f", SectionBody::Figures(vec![figure(&name, 5, Some(0))]))]);
+        let input = input(&org, vec![section(&title, rows(9, top)), section("f", SectionBody::Figures(vec![figure(&name, 5, Some(0))].into()))]);
         let rendered = TEMPLATES.render(&input, &recipient(&name, "en"), &links(), &brand()).unwrap();
         let bytes = eml(&rendered, "ana@acme.example", Some(&name)).unwrap();
 

@@ -31,7 +31,18 @@ impl Query {
 
     /// A section's query.
     pub fn section(name: &str, sql: &str, dialect: Dialect) -> Result<Self, SourceError> {
-        Self::parse(format!("the query of section “{name}”"), sql, dialect)
+        let query = Self::parse(format!("the query of section “{name}”"), sql, dialect)?;
+        match query.scanned.cut_at() {
+            None => Ok(query),
+            // Whoever stands behind the cut would get a digest that says too little and looks whole.
+            Some(line) => Err(SourceError::Shape {
+                query: query.name,
+                problem: format!(
+                    "line {line}: a LIMIT cuts the answer for many orgs together; the section's limit = … cuts \
+                     each org's, and a subquery in parentheses may have its own"
+                ),
+            }),
+        }
     }
 
     fn parse(name: String, sql: &str, dialect: Dialect) -> Result<Self, SourceError> {

@@ -67,6 +67,7 @@ pub enum ScanError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scanned<P> {
     pieces: Vec<Piece<P>>,
+    cut_at: Option<usize>,
 }
 
 impl<P: Named> Scanned<P> {
@@ -77,6 +78,11 @@ impl<P: Named> Scanned<P> {
             Piece::Param(param) => spell(*param),
         });
         pieces.collect()
+    }
+
+    /// The line of a LIMIT or FETCH that cuts the answer as a whole, not that of a part.
+    pub fn cut_at(&self) -> Option<usize> {
+        self.cut_at
     }
 
     /// The parameters that occur, each once, in the order of [`Named::ALL`].
@@ -106,7 +112,7 @@ pub fn scan<P: Named>(sql: &str, dialect: Dialect) -> Result<Scanned<P>, ScanErr
     if !scanner.is_balanced() {
         return Err(ScanError::Unbalanced { line: scanner.line() });
     }
-    Ok(Scanned { pieces: scanner.into_pieces() })
+    Ok(Scanned { cut_at: scanner.cut_at(), pieces: scanner.into_pieces() })
 }
 
 #[cfg(test)]
@@ -125,6 +131,19 @@ mod tests {
         scan(sql, dialect)
             .unwrap_or_else(|error| panic!("{sql}: {error}"))
             .spelt(|p| format!("<{}>", p.name()))
+    }
+
+    #[test]
+    fn a_limit_of_the_whole_answer_is_told_from_others() {
+        let cut_at = |sql| scan(sql, Postgres).unwrap_or_else(|error| panic!("{sql}: {error}")).cut_at();
+        assert_eq!(cut_at("SELECT a FROM t\nORDER BY a Limit 10"), Some(2));
+        assert_eq!(cut_at("SELECT a FROM t FETCH FIRST 3 ROWS ONLY;"), Some(1));
+        for of_a_part in [
+            "SELECT a FROM o, LATERAL (SELECT a FROM t WHERE t.o = o.id LIMIT 3) AS t",
+            "SELECT plan.limit, \"limit\", 'limit 3', x AS limit, limits FROM t -- LIMIT 3",
+        ] {
+            assert_eq!(cut_at(of_a_part), None, "{of_a_part}");
+        }
     }
 
     #[test]

@@ -33,16 +33,23 @@ pub(super) struct Scanner<'a, P> {
     pieces: Vec<Piece<P>>,
     /// The open parentheses and brackets.
     open: Vec<char>,
+    /// The line where the whole answer is cut.
+    cut_at: Option<usize>,
 }
 
 impl<'a, P: Named> Scanner<'a, P> {
     pub fn new(sql: &'a str, dialect: Dialect) -> Self {
-        Self { sql, dialect, at: 0, from: 0, pieces: Vec::new(), open: Vec::new() }
+        Self { sql, dialect, at: 0, from: 0, pieces: Vec::new(), open: Vec::new(), cut_at: None }
     }
 
     /// Whether every parenthesis and bracket has had its twin.
     pub fn is_balanced(&self) -> bool {
         self.open.is_empty()
+    }
+
+    /// The line of a LIMIT or FETCH that cuts the whole answer, if there is one.
+    pub fn cut_at(&self) -> Option<usize> {
+        self.cut_at
     }
 
     /// What was read, up to the end.
@@ -143,7 +150,19 @@ impl<'a, P: Named> Scanner<'a, P> {
     fn word(&mut self) {
         let part = |c: char| is_name_part(c) || c == '$' && self.dialect == Dialect::Postgres;
         let end = self.rest().find(|c| !part(c)).unwrap_or(self.rest().len());
+        let word = self.rest().get(..end).unwrap_or_default();
+        let cuts = ["limit", "fetch"].iter().any(|cut| word.eq_ignore_ascii_case(cut));
+        if cuts && self.open.is_empty() && !self.is_label() {
+            self.cut_at = Some(self.line());
+        }
         self.at += end;
+    }
+
+    /// Whether a keyword here is a name: `plan.limit`, `AS limit`.
+    fn is_label(&self) -> bool {
+        let before = self.sql.get(..self.at).unwrap_or_default().trim_end();
+        let word = before.rsplit(|c| !is_name_part(c)).next().unwrap_or_default();
+        before.ends_with('.') || word.eq_ignore_ascii_case("as")
     }
 
     fn close(&mut self, closing: char) -> Result<(), ScanError> {

@@ -10,7 +10,7 @@ use super::database::{Cut, Row};
 use super::query::Query;
 use super::shape::not_personal;
 use crate::config::{SectionKind, SectionQuery};
-use crate::domain::digest::{Amount, Figure, Rows, SectionBody};
+use crate::domain::digest::{Amount, Figure, Figures, Rows, SectionBody};
 use crate::domain::ids::{OrgId, UserId};
 
 /// One `[[section]]` with its query taken apart.
@@ -74,9 +74,13 @@ impl<'a> Collected<'a> {
         let named_user = columns.remove("user_id").is_some();
         let body = self.bodies.entry(org.to_owned()).or_insert_with(|| empty(settings));
         match body {
-            SectionBody::Figures(figures) if figures.len() < limit => {
-                let figure = figure(&columns);
-                figures.push(figure.map_err(|(column, problem)| value(settings, column, problem))?);
+            SectionBody::Figures(figures) => {
+                let figure =
+                    figure(&columns).map_err(|(column, problem)| value(settings, column, problem))?;
+                figures.total = row.total.unwrap_or(figures.total + 1);
+                if figures.shown.len() < limit {
+                    figures.shown.push(figure);
+                }
             }
             SectionBody::Rows(_) if named_user => return Err(not_personal(&section.query)),
             SectionBody::Rows(rows) => add(rows, columns, row.total, limit),
@@ -85,7 +89,7 @@ impl<'a> Collected<'a> {
                 let user = user.ok_or_else(|| value(settings, "user_id", "names nobody"))?;
                 add(by_user.entry(user).or_default(), columns, row.total, limit);
             }
-            SectionBody::Figures(_) | SectionBody::Omitted => {}
+            SectionBody::Omitted => {}
         }
         Ok(())
     }
@@ -97,7 +101,7 @@ fn value(settings: &SectionQuery, column: &'static str, problem: &'static str) -
 
 fn empty(settings: &SectionQuery) -> SectionBody {
     match settings.kind {
-        SectionKind::Figures => SectionBody::Figures(Vec::new()),
+        SectionKind::Figures => SectionBody::Figures(Figures::default()),
         SectionKind::Rows if settings.personal => SectionBody::PersonalRows(BTreeMap::new()),
         SectionKind::Rows => SectionBody::Rows(Rows::default()),
     }

@@ -126,7 +126,7 @@ fn body(title: &str, body: &SectionBody) -> String {
     match body {
         SectionBody::Omitted => writeln!(told, "  {title}: omitted").expect("memory"),
         SectionBody::Figures(figures) => {
-            for figure in figures {
+            for figure in &figures.shown {
                 let previous = figure.previous.as_ref().map_or("-", |amount| amount.text());
                 writeln!(told, "  {title}: {} {} ({previous})", figure.label, figure.value.text())
                     .expect("memory");

@@ -1,5 +1,6 @@
 //! Queries that cannot serve are named before the first Monday, with what would be right.
 
+use digestd::domain::digest::SectionBody;
 use digestd::source::Source;
 
 use super::{App, execute};
@@ -83,6 +84,38 @@ both_databases! {
         };
         assert_eq!(survey, expected);
         assert_eq!(survey.problems().len(), 6);
+    }
+
+    /// One LIMIT for all orgs of a batch takes from some what it gives to others, and nobody sees it.
+    async fn a_limit_over_many_orgs_together_is_refused(database: TestDatabase) {
+        let section = "sql = \"SELECT 1 AS org_id, 2 AS n ORDER BY n LIMIT 10\"";
+        let (database, error) = refused(database, RECIPIENTS, section).await;
+        assert!(error.contains("section “s”") && error.contains("line 1: a LIMIT cuts"), "{error}");
+        let toml = format!(
+            "[source]\nrecipients = \"{RECIPIENTS}\"\n[[section]]\nname = \"s\"\ntitle = \"S\"\n\
+             sql = \"SELECT org_id, n FROM (SELECT 1 AS org_id, 2 AS n LIMIT 10) AS t\""
+        );
+        App::new(database, "SELECT 1", &toml).await.checked().await;
+    }
+
+    /// A large org showed a seventh of its volume, without a word about the rest; and where all that is shown
+    /// is zero, what is not shown may be anything.
+    async fn figures_past_the_limit_are_counted_and_make_no_week_a_quiet_one(database: TestDatabase) {
+        let tables = "CREATE TABLE teams (org bigint, team text, n bigint);
+            INSERT INTO teams VALUES (1, 'a', 0), (1, 'b', 0), (1, 'c', 7), (2, 'a', 0), (2, 'b', 0);";
+        let toml = "[source]\nrecipients = \"SELECT org AS org_id, org AS org_name, org AS user_id, 'a@b.example' AS email FROM teams\"\n\
+             [[section]]\nname = \"s\"\ntitle = \"S\"\nkind = \"figures\"\nlimit = 2\n\
+             sql = \"SELECT org AS org_id, team AS label, n AS value FROM teams WHERE org = ANY(:org_ids) ORDER BY team\"";
+        let app = App::new(database, tables, toml).await;
+        let digests = super::gather(&app.checked().await, &["1", "2"]).await.expect("digests");
+        let counted: Vec<_> = digests
+            .iter()
+            .map(|digest| match &digest.sections[0].body {
+                SectionBody::Figures(figures) => (figures.shown.len(), figures.total, digest.is_empty()),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(counted, [(2, 3, false), (2, 2, true)]);
     }
 
     async fn an_empty_application_is_no_mistake(database: TestDatabase) {
