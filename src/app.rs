@@ -133,8 +133,11 @@ pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<b
     let deliver = Arc::new(deliver);
     let write_back = source::checked_write_back(config, &store).await?;
     let cleanup = cleanup_of(config, &store, source.clone(), write_back, &metrics).await?;
-    let page =
-        PageSettings { product: config.brand.product.clone(), settings_url: config.opt_out.page_url.clone() };
+    let page = PageSettings {
+        product: config.brand.product.clone(),
+        settings_url: config.opt_out.page_url.clone(),
+        public_url: config.public_url.clone(),
+    };
     let doors = house::doors_of(config, &store).await?;
     let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page, doors);
 

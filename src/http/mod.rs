@@ -5,7 +5,7 @@
 //! | `/healthz` | whether the loops move: [`health`] |
 //! | `/readyz` | whether the database answers: [`health`] |
 //! | `/metrics` | the numbers: [`scrape`] |
-//! | `/u/{token}` | the unsubscribe page, and what one click posts to: [`unsubscribe`] |
+//! | `/u/{token}`, also below the path of `public_url` | the unsubscribe page, and what one click posts to: [`unsubscribe`] |
 //! | `/bounces` | what a bounce processor has learnt, where a token is configured: [`bounces`] |
 //! | `/admin` | the operator's pages, where a token is configured: [`admin`] |
 //!
@@ -62,6 +62,18 @@ pub struct PageSettings {
     pub product: String,
     /// The application's own page for e-mail settings.
     pub settings_url: Option<String>,
+    /// Where recipients reach us: the links in mails begin with it.
+    pub public_url: String,
+}
+
+impl PageSettings {
+    /// The path in `public_url`, without a slash at its end. A proxy may take it off, or pass it on.
+    fn path(&self) -> String {
+        let rest = self.public_url.split_once("://").map_or("", |(_, rest)| rest);
+        let path = rest.find('/').and_then(|at| rest.get(at..)).unwrap_or_default().trim_end_matches('/');
+        let plain = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%".contains(&b);
+        if path.bytes().all(plain) { path.to_owned() } else { String::new() }
+    }
 }
 
 /// What the routes work with. Cheap to clone.
@@ -75,6 +87,7 @@ struct Shared {
     metrics: Metrics,
     progress: Progress,
     page: Page,
+    path: String,
     gate: Gate,
     readiness: Readiness,
     scrape: Scrape,
@@ -106,6 +119,7 @@ impl HttpState {
             keys,
             metrics,
             progress,
+            path: settings.path(),
             page: Page::new(settings),
             gate: Gate::new(),
             readiness: Readiness::default(),
@@ -136,8 +150,12 @@ fn routes(state: HttpState) -> Router {
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(scrape::metrics))
-        .route("/u/{token}", get(unsubscribe::show).post(unsubscribe::act))
-        .layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
+        .route("/u/{token}", get(unsubscribe::show).post(unsubscribe::act));
+    if !state.0.path.is_empty() {
+        let below = format!("{}/u/{{token}}", state.0.path);
+        routes = routes.route(&below, get(unsubscribe::show).post(unsubscribe::act));
+    }
+    let mut routes = routes.layer(DefaultBodyLimit::max(MAX_BODY_BYTES));
     if state.0.bounces.is_some() {
         let limit = DefaultBodyLimit::max(bounces::MAX_BYTES);
         routes = routes.route("/bounces", post(bounces::take).layer(limit));
@@ -160,7 +178,9 @@ async fn finish(State(state): State<HttpState>, request: Request, next: Next) ->
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
     ];
-    let route = route_of(request.uri().path());
+    let path = request.uri().path();
+    let route =
+        route_of(path.strip_prefix(&state.0.path).filter(|rest| rest.starts_with("/u/")).unwrap_or(path));
     let mut response = next.run(request).await;
     for (name, value) in ALWAYS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));

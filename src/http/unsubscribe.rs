@@ -69,7 +69,7 @@ async fn answer(
     action: impl FnOnce(Opened) -> Option<Action>,
 ) -> Response {
     let language = shared.page.language(headers);
-    let token = uri.path().strip_prefix(UNSUBSCRIBE_PATH).unwrap_or_default();
+    let token = uri.path().rsplit_once(UNSUBSCRIBE_PATH).map_or("", |(_, token)| token);
     let Some(opened) = shared.keys.open(token) else {
         return shared.page.trouble(language, Trouble::UnknownLink);
     };

@@ -111,6 +111,23 @@ both_databases! {
         assert_eq!((look.status, opted_out(&store).await), (200, vec![]));
     }
 
+    /// Behind a proxy that passes the whole path on, every link in every mail led nowhere.
+    async fn a_link_works_whether_a_proxy_takes_the_public_path_off_or_passes_it_on(database: TestDatabase) {
+        let (store, web) = world(&database).await;
+        let link = web.path("org-0000", "ann@example.org", Scope::Org);
+        let whole = format!("/weekly/mail{link}");
+        assert_eq!((web.get(&whole).await.status, opted_out(&store).await), (200, vec![]));
+        assert_eq!(web.post(&whole, ONE_CLICK).await.status, 200);
+        assert_eq!(opted_out(&store).await, [Scope::Org]);
+        assert_eq!(web.post(&link, "action=resubscribe").await.status, 200);
+        for stray in [format!("/weekly{link}"), format!("/weekly/mail/u{link}"), "/weekly/mail/metrics".to_owned()] {
+            assert_eq!(web.post(&stray, ONE_CLICK).await.status, 404, "{stray}");
+        }
+        assert_eq!(opted_out(&store).await, []);
+        let counted = web.metrics.prometheus_text();
+        assert!(counted.contains("/u/{token}") && !counted.contains("weekly"), "{counted}");
+    }
+
     /// The page shows a name that somebody else has chosen.
     async fn a_hostile_name_does_nothing_on_the_page(database: TestDatabase) {
         let store = store(&database).await;

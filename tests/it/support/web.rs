@@ -46,7 +46,11 @@ impl Web {
     pub async fn start_with(store: &Store, doors: Doors) -> Self {
         let keys = KeyRing::new(&["k".repeat(32).into()]).expect("a key");
         let (metrics, progress) = (Metrics::new(), Progress::new());
-        let settings = PageSettings { product: "Acme Weekly".to_owned(), settings_url: None };
+        let settings = PageSettings {
+            product: "Acme Weekly".to_owned(),
+            settings_url: None,
+            public_url: "https://www.acme.example/weekly/mail".to_owned(),
+        };
         let state =
             HttpState::new(store.clone(), keys.clone(), metrics.clone(), progress.clone(), settings, doors);
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
