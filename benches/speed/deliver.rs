@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::figures::{line, per_second, title};
+use crate::figures::{line, title};
 use crate::relay::{Sink, slow_proxy, smtp_source};
 use crate::replica::Replica;
 use crate::world::World;
@@ -21,7 +21,7 @@ pub async fn run() {
     for connections in [8, 32] {
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            ours.push(digestd(&fast, sink.port, connections, 10_000).await);
+            ours.push(digestd(&fast, sink.port, connections).await);
             theirs.push(smtp_source(sink.port, connections, THEIRS_FAST).await);
         }
         line(&format!("fast, {connections} connections"), ours, theirs);
@@ -32,7 +32,7 @@ pub async fn run() {
         slow.fill_outbox(messages).await;
         let (mut ours, mut theirs) = (Vec::new(), Vec::new());
         for _ in 0..ROUNDS {
-            ours.push(digestd(&slow, slow_port, connections, messages).await);
+            ours.push(digestd(&slow, slow_port, connections).await);
             theirs.push(smtp_source(slow_port, connections, messages).await);
         }
         line(&format!("20 ms, {connections} connections"), ours, theirs);
@@ -40,14 +40,8 @@ pub async fn run() {
 }
 
 /// Messages a second, from the first marker to the last recorded result.
-async fn digestd(world: &World, port: u16, connections: usize, messages: usize) -> f64 {
-    world
-        .run(
-            "UPDATE digestd.outbox SET state = 'pending', owner = NULL, lease_until = NULL, token = 0,
-                 marked_at = NULL, settled_at = NULL, attempts = 0",
-        )
-        .await;
-    world.settle_down().await;
+async fn digestd(world: &World, port: u16, connections: usize) -> f64 {
+    world.put_back_messages().await;
     let mut replica = Replica::start(
         &world.url,
         &format!("smtp+plaintext://127.0.0.1:{port}"),
@@ -58,17 +52,10 @@ async fn digestd(world: &World, port: u16, connections: usize, messages: usize) 
         ],
     );
     loop {
-        let (left, took): (i64, Option<f64>) = sqlx::query_as(PROGRESS).fetch_one(&world.pool).await.unwrap();
-        if left == 0 {
-            return per_second(messages, Duration::from_secs_f64(took.unwrap()));
+        if let (0, Some(rate)) = world.delivered().await {
+            return rate;
         }
         replica.must_live();
         tokio::time::sleep(Duration::from_millis(500)).await;
     }
 }
-
-const PROGRESS: &str = "
-    SELECT
-        COUNT(*) FILTER (WHERE state <> 'accepted'),
-        CAST(EXTRACT(EPOCH FROM MAX(settled_at) - MIN(marked_at)) AS DOUBLE PRECISION)
-    FROM digestd.outbox";

@@ -16,6 +16,7 @@
 
 mod claim;
 mod deliver;
+mod end_to_end;
 mod enqueue;
 mod figures;
 mod gather;
@@ -23,13 +24,14 @@ mod hand_over;
 mod idle;
 mod lease;
 mod memory;
+mod peer;
 mod relay;
 mod render;
 mod replica;
 mod world;
 
-const ALL: [&str; 9] =
-    ["hand_over", "render", "claim", "enqueue", "gather", "lease", "idle", "deliver", "memory"];
+const ALL: [&str; 10] =
+    ["hand_over", "render", "claim", "enqueue", "gather", "lease", "idle", "deliver", "end_to_end", "memory"];
 
 fn main() {
     // cargo adds options of its own.
@@ -49,6 +51,7 @@ fn main() {
                 "lease" => lease::run().await,
                 "idle" => idle::run().await,
                 "deliver" => deliver::run().await,
+                "end_to_end" => end_to_end::run().await,
                 "memory" => memory::run().await,
                 other => panic!("no benchmark is called {other}; there are {}", ALL.join(", ")),
             }

@@ -66,6 +66,41 @@ impl World {
         .await;
     }
 
+    /// Orgs as above with so many admins, and a week in which a few things happened to each.
+    pub async fn fill_week(&self, orgs: usize, admins: usize) {
+        self.fill(orgs).await;
+        self.run(&format!(
+            "INSERT INTO digestd.admins (id, org_id, email, name, weekly_digest)
+             SELECT 'admin-' || n || '-of-' || o.id, o.id, o.id || '-' || n || '@example.org', 'Ana', TRUE
+             FROM digestd.orgs AS o CROSS JOIN generate_series(2, {admins}) AS n"
+        ))
+        .await;
+        self.run(
+            "INSERT INTO digestd.activity (id, org_id, kind, title, occurred_at, actor, url, value)
+             SELECT o.id || '-' || n, o.id, (ARRAY['Orders', 'Returns', 'Reviews'])[1 + n % 3], 'Order ' || n || ' shipped',
+                 date_trunc('week', now() AT TIME ZONE 'UTC') AT TIME ZONE 'UTC' - n * INTERVAL '17 hours',
+                 'Jörg Müller', 'https://app.example/orders/' || n, n
+             FROM digestd.orgs AS o CROSS JOIN generate_series(1, 8) AS n",
+        )
+        .await;
+        self.settle_down().await;
+    }
+
+    /// Nothing is claimed, stored or sent any more.
+    pub async fn forget_the_week(&self) {
+        self.run(
+            "TRUNCATE digestd.sends, digestd.outbox, digestd.bodies, digestd.slots, digestd.weeks,
+                 digestd.subscriptions CASCADE",
+        )
+        .await;
+        self.settle_down().await;
+    }
+
+    /// The one number that a query answers.
+    pub async fn count(&self, sql: &str) -> i64 {
+        sqlx::query_scalar(AssertSqlSafe(sql.to_owned())).fetch_one(&self.pool).await.unwrap()
+    }
+
     /// Messages that wait for delivery, one for each org, and the sends that they belong to.
     pub async fn fill_outbox(&self, messages: usize) {
         self.fill(messages).await;
@@ -90,6 +125,30 @@ impl World {
             .await
             .unwrap();
         self.settle_down().await;
+    }
+
+    /// The messages wait as if none had been tried.
+    pub async fn put_back_messages(&self) {
+        self.run(
+            "UPDATE digestd.outbox SET state = 'pending', owner = NULL, lease_until = NULL, token = 0,
+                 marked_at = NULL, settled_at = NULL, attempts = 0",
+        )
+        .await;
+        self.settle_down().await;
+    }
+
+    /// How many messages are not accepted, and how many a second were, from the first marker to the last
+    /// recorded result.
+    pub async fn delivered(&self) -> (i64, Option<f64>) {
+        sqlx::query_as(
+            "SELECT
+                 COUNT(*) FILTER (WHERE state <> 'accepted'),
+                 CAST(COUNT(*) / EXTRACT(EPOCH FROM MAX(settled_at) - MIN(marked_at)) AS DOUBLE PRECISION)
+             FROM digestd.outbox",
+        )
+        .fetch_one(&self.pool)
+        .await
+        .unwrap()
     }
 
     /// Statistics and free space as a database that has run for a while has them.
