@@ -16,6 +16,7 @@
 
 mod claim;
 mod deliver;
+mod drain;
 mod end_to_end;
 mod enqueue;
 mod figures;
@@ -30,8 +31,19 @@ mod render;
 mod replica;
 mod world;
 
-const ALL: [&str; 10] =
-    ["hand_over", "render", "claim", "enqueue", "gather", "lease", "idle", "deliver", "end_to_end", "memory"];
+const ALL: [&str; 11] = [
+    "hand_over",
+    "render",
+    "claim",
+    "enqueue",
+    "gather",
+    "lease",
+    "idle",
+    "drain",
+    "deliver",
+    "end_to_end",
+    "memory",
+];
 
 fn main() {
     // cargo adds options of its own.
@@ -50,6 +62,7 @@ fn main() {
                 "gather" => gather::run().await,
                 "lease" => lease::run().await,
                 "idle" => idle::run().await,
+                "drain" => drain::run().await,
                 "deliver" => deliver::run().await,
                 "end_to_end" => end_to_end::run().await,
                 "memory" => memory::run().await,
