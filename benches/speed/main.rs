@@ -17,6 +17,7 @@
 mod claim;
 mod deliver;
 mod drain;
+mod drawing;
 mod end_to_end;
 mod enqueue;
 mod figures;
@@ -29,6 +30,7 @@ mod peer;
 mod relay;
 mod render;
 mod replica;
+mod scale;
 mod world;
 
 const ALL: [&str; 11] = [
@@ -66,7 +68,8 @@ fn main() {
                 "deliver" => deliver::run().await,
                 "end_to_end" => end_to_end::run().await,
                 "memory" => memory::run().await,
-                other => panic!("no benchmark is called {other}; there are {}", ALL.join(", ")),
+                "scale" => scale::run().await,
+                other => panic!("no benchmark is called {other}; there are {}, scale", ALL.join(", ")),
             }
         }
     });
