@@ -282,6 +282,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn only_a_final_word_on_the_recipient_is_held_against_the_address() {
+        let verdict = |scope, action| Verdict { scope, action, relay: RelayEffect::Answered };
+        let (bad, failed) = (Action::Fail { bad_address: true }, Action::Fail { bad_address: false });
+        let retry = Action::Retry(Patience::Ladder);
+        let last = RetryPolicy::default().max_attempts() - 1;
+        for (scope, action, attempts, fault) in [
+            (Scope::Recipient, bad, 0, Some(AddressFault::Hard)),
+            (Scope::Recipient, failed, 0, Some(AddressFault::Soft)),
+            (Scope::Recipient, retry, last, Some(AddressFault::Soft)),
+            (Scope::Recipient, retry, 0, None),
+            (Scope::Message, failed, 0, None),
+            (Scope::Message, retry, last, None),
+            (Scope::Relay, Action::PutBack, last, None),
+        ] {
+            let verdict = verdict(scope, action);
+            let (disposition, _) = decide(verdict, ID, attempts, &RetryPolicy::default());
+            assert_eq!(address_fault(verdict, &disposition), fault, "{verdict:?} after {attempts}");
+        }
+    }
+
+    #[test]
+    fn the_reasons_of_a_pause_have_the_names_that_the_database_knows() {
+        use PauseKind::{Account, Auth, Certificate, Insecure, Quota};
+        let names = [Certificate, Insecure, Auth, Account, Quota].map(PauseKind::as_str);
+        assert_eq!(names, ["certificate", "insecure", "auth", "account", "quota"]);
+    }
+
     proptest! {
         #[test]
         fn only_message_and_recipient_scopes_spend_attempts_whatever_the_relay_says(

@@ -27,3 +27,29 @@ impl Candidate {
         self.schedule.clone().unwrap_or_else(fallback)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use chrono::Weekday;
+
+    use super::*;
+    use crate::domain::schedule::parse_time;
+
+    #[test]
+    fn an_org_without_a_zone_keeps_the_configured_day_and_time_in_utc() {
+        let weekly = |weekday, time, zone| WeeklySchedule { weekday, time: parse_time(time).unwrap(), zone };
+        let berlin = || Zone::parse("Europe/Berlin").unwrap();
+        let configured = weekly(Weekday::Thu, "18:00", berlin());
+        for (schedule, expected) in [
+            (Ok(weekly(Weekday::Mon, "08:00", berlin())), weekly(Weekday::Mon, "08:00", berlin())),
+            (
+                Zone::parse("Mars/Base").map(|_| configured.clone()),
+                weekly(Weekday::Thu, "18:00", Zone::utc()),
+            ),
+        ] {
+            let org = OrgId::parse("acme").unwrap();
+            let candidate = Candidate { org, schedule, created_at: None, opted_in_at: None };
+            assert_eq!(candidate.schedule_or(&configured), expected);
+        }
+    }
+}

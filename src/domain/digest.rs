@@ -188,3 +188,75 @@ pub struct Rendered {
     /// The HTML part, lines ended by `\n`.
     pub html: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::week::WeekKey;
+    use crate::domain::zone::Zone;
+
+    #[test]
+    fn a_number_keeps_every_digit_and_is_near_enough_to_compute_with() {
+        for (text, kept, value) in [
+            ("1204", "1204", 1_204.0),
+            (" -0.750 ", "-0.750", -0.75),
+            ("9007199254740993", "9007199254740993", 9_007_199_254_740_992.0),
+        ] {
+            let amount = Amount::parse(text).unwrap();
+            assert_eq!((amount.text(), amount.value().total_cmp(&value)), (kept, std::cmp::Ordering::Equal));
+        }
+        assert_eq!(Amount::count(1_204), Amount::parse("1204").unwrap());
+        for text in ["", "many", "1,204", "inf", "-inf", "NaN", "1e999"] {
+            assert_eq!(Amount::parse(text), Err(AmountError), "{text}");
+        }
+    }
+
+    fn rows(total: u64) -> Rows {
+        Rows { shown: Vec::new(), total }
+    }
+
+    fn digest(bodies: Vec<SectionBody>) -> DigestInput {
+        let section = |body| Section { name: "s".to_owned(), title: "S".to_owned(), body };
+        let week = WeekKey::parse("2026-W28").unwrap();
+        DigestInput {
+            org: OrgId::parse("acme").unwrap(),
+            org_name: "Acme".to_owned(),
+            key: SendKey::Week(week),
+            period: Period::seven_days(Zone::utc(), week.previous().monday()),
+            sections: bodies.into_iter().map(section).collect(),
+            recipients: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_digest_is_empty_where_it_is_known_that_nothing_happened_for_anybody() {
+        let figures = |values: &[u64], total: u64| {
+            let label = "n".to_owned();
+            let figure = |n: &u64| Figure {
+                label: label.clone(),
+                value: Amount::count(*n),
+                previous: Some(Amount::count(9)),
+            };
+            SectionBody::Figures(Figures { shown: values.iter().map(figure).collect(), total })
+        };
+        let personal = |totals: &[u64]| {
+            let users = ('a'..).map(|name| UserId::lenient(&name.to_string()));
+            SectionBody::PersonalRows(users.zip(totals.iter().map(|n| rows(*n))).collect())
+        };
+        let nothing = || vec![figures(&[0, 0], 2), SectionBody::Rows(rows(0)), personal(&[0, 0])];
+        assert!(digest(Vec::new()).is_empty());
+        assert!(digest(nothing()).is_empty());
+        let cut_off = figures(&[0, 0], 3);
+        for something in [
+            figures(&[0, 1], 2),
+            cut_off,
+            SectionBody::Rows(rows(1)),
+            personal(&[0, 1]),
+            SectionBody::Omitted,
+        ] {
+            let mut bodies = nothing();
+            bodies.push(something);
+            assert!(!digest(bodies.clone()).is_empty(), "{bodies:?}");
+        }
+    }
+}

@@ -49,4 +49,17 @@ mod tests {
         let states: Vec<MessageState> = ends.iter().map(|((state, _), _)| state).collect();
         assert_eq!(states, MessageState::ALL.into_iter().filter(|s| s.is_final()).collect::<Vec<_>>());
     }
+
+    #[test]
+    fn ends_of_one_kind_are_added_up_and_none_is_no_end() {
+        let refused = (MessageState::Failed, Some(MessageReason::Refused));
+        let mut ends = Ends::default();
+        ends.add(refused, 0);
+        assert!(ends.is_empty());
+        ends.add(refused, 2);
+        ends.add(refused, 3);
+        ends.add((MessageState::Accepted, None), 1);
+        assert!(!ends.is_empty());
+        assert_eq!(ends.iter().collect::<Vec<_>>(), [((MessageState::Accepted, None), 1), (refused, 5)]);
+    }
 }

@@ -56,6 +56,13 @@ mod tests {
         let derive = |address| Fingerprint::derive(address, "weekly", "acme 2026-W28");
         assert_eq!(derive(" Ann@Example.org "), derive("ann@example.org"));
         assert_ne!(derive("ann@example.org"), derive("bob@example.org"));
-        assert_eq!(derive("ann@example.org").as_str().len(), 64);
+    }
+
+    #[test]
+    fn a_fingerprint_read_back_from_its_64_digits_is_the_same() {
+        let derived = Fingerprint::derive("ann@example.org", "weekly", "acme 2026-W28");
+        assert_eq!(derived.as_str().len(), 64);
+        assert_eq!(derived.to_string(), derived.as_str());
+        assert_eq!(Fingerprint::from_stored(derived.to_string()), derived);
     }
 }

@@ -167,3 +167,59 @@ impl fmt::Display for GuardOwner {
         self.0.simple().fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_are_taken_as_they_are_or_refused_with_a_reason() {
+        let longest = "ü".repeat(MAX_ID_BYTES / 2);
+        let longer = format!("{longest}x");
+        for (text, refused) in [
+            ("acme", None),
+            (" Acme Inc. ", None),
+            (longest.as_str(), None),
+            (longer.as_str(), Some(IdError::TooLong)),
+            ("", Some(IdError::Empty)),
+            (" \t", Some(IdError::Empty)),
+            ("a\r\nb", Some(IdError::Control)),
+        ] {
+            let expected = refused.map_or(Ok(text.to_owned()), Err);
+            assert_eq!(OrgId::parse(text).map(|id| id.as_str().to_owned()), expected, "{text:?}");
+            assert_eq!(UserId::parse(text).map(|id| id.as_str().to_owned()), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn an_odd_id_of_an_admin_becomes_what_can_be_read_of_it() {
+        let (longest, longer) = ("x".repeat(MAX_ID_BYTES), "x".repeat(MAX_ID_BYTES + 1));
+        let across = format!("{}ü", &longest[1..]);
+        for (text, id) in [
+            ("ann", "ann"),
+            ("a\r\nb", "ab"),
+            (longer.as_str(), longest.as_str()),
+            // Never half a character.
+            (across.as_str(), &longest[1..]),
+            ("\0", "?"),
+            ("", "?"),
+        ] {
+            assert_eq!(UserId::lenient(text).as_str(), id, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn ids_are_shown_as_they_are_stored() {
+        let uuid = Uuid::from_u128(0x0123_4567_89ab_4cde_8f01_2345_6789_abcd);
+        for (shown, stored) in [
+            (OrgId::parse("acme").unwrap().to_string(), "acme"),
+            (UserId::parse("ann").unwrap().to_string(), "ann"),
+            (SendId(7).to_string(), "7"),
+            (MessageId(8).to_string(), "8"),
+            (ReplicaId(uuid).to_string(), "01234567-89ab-4cde-8f01-23456789abcd"),
+            (GuardOwner(uuid).to_string(), "0123456789ab4cde8f0123456789abcd"),
+        ] {
+            assert_eq!(shown, stored);
+        }
+    }
+}

@@ -320,3 +320,68 @@ pub struct Finished {
     /// Under what name the guard was asked, if it may have been.
     pub guard: Option<GuardOwner>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_states_and_reasons_are_read_back_as_they_were_written() {
+        for state in MessageState::ALL {
+            assert_eq!(MessageState::parse(state.as_str()), Some(state));
+            assert_eq!(state.to_string(), state.as_str());
+        }
+        for reason in MessageReason::ALL {
+            assert_eq!(MessageReason::parse(reason.as_str()), Some(reason));
+            assert_eq!(reason.to_string(), reason.as_str());
+        }
+        for text in ["", "Pending", "sent"] {
+            assert_eq!((MessageState::parse(text), MessageReason::parse(text)), (None, None), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_may_still_move_by_itself_or_needs_a_decision_is_not_final() {
+        use MessageState::{Leased, Pending, Sending, Uncertain};
+        let open: Vec<MessageState> =
+            MessageState::ALL.into_iter().filter(|state| !state.is_final()).collect();
+        assert_eq!(open, [Pending, Leased, Sending, Uncertain]);
+    }
+
+    #[test]
+    fn a_message_s_name_is_32_digits_and_the_same_whoever_derives_it() {
+        let derive = |org, key, address| {
+            MessageUid::derive(&OrgId::parse(org).unwrap(), SendKey::parse(key).unwrap(), address)
+        };
+        let uid = derive("acme", "2026-W28", "ann@x.io");
+        assert_eq!(uid, derive("acme", "2026-W28", "ann@x.io"));
+        assert_eq!(uid, MessageUid::from_stored(uid.to_string()));
+        assert_eq!(uid.to_string(), uid.as_str());
+        assert!(uid.as_str().len() == 32 && uid.as_str().bytes().all(|b| b.is_ascii_hexdigit()), "{uid}");
+        for (org, key, address) in [
+            ("acm", "2026-W28", "ann@x.io"),
+            ("acme", "2026-W29", "ann@x.io"),
+            ("acme", "2026-W28", "bob@x.io"),
+        ] {
+            assert_ne!(uid, derive(org, key, address));
+        }
+    }
+
+    #[test]
+    fn a_draft_is_as_large_as_its_bytes_and_a_final_row_holds_none() {
+        let draft = |content| Draft {
+            user: UserId::lenient("ann"),
+            org_name: "Acme".to_owned(),
+            address: "ann@x.io".to_owned(),
+            uid: MessageUid::from_stored("0".repeat(32)),
+            content,
+        };
+        let message = DraftContent::Message {
+            to: Address::parse("ann@x.io").unwrap(),
+            fingerprint: Fingerprint::derive("ann@x.io", "weekly", "acme 2026-W28"),
+            bytes: b"Subject: x\r\n".to_vec(),
+        };
+        let opted_out = DraftContent::Final(MessageState::Suppressed, MessageReason::OptedOut);
+        assert_eq!((draft(message).size(), draft(opted_out).size()), (12, 0));
+    }
+}

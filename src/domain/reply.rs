@@ -155,3 +155,23 @@ impl HandOver {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hand_over_is_noted_with_its_phase_and_what_was_said() {
+        let reply = |text: &str| Reply { code: 450, enhanced: None, text: text.to_owned() };
+        let error = || "the connection was reset".to_owned();
+        for (hand_over, phase, note) in [
+            (HandOver::Accepted(reply("2.0.0 queued")), "dot", "450 2.0.0 queued"),
+            (HandOver::Refused { phase: Phase::Mail, reply: reply("") }, "mail", "450"),
+            (HandOver::Broken { phase: Phase::Body, stale: false, error: error() }, "body", &error()),
+            (HandOver::Unknown { error: error() }, "dot", &error()),
+        ] {
+            assert_eq!((hand_over.phase().as_str(), hand_over.note().as_str()), (phase, note));
+            assert_eq!(hand_over.phase().to_string(), phase);
+        }
+    }
+}

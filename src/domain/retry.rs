@@ -141,6 +141,32 @@ mod tests {
     }
 
     #[test]
+    fn a_policy_keeps_the_bounds_that_it_was_made_with() {
+        let policy = RetryPolicy::new(vec![TimeDelta::minutes(1)], 7, TimeDelta::hours(30)).unwrap();
+        assert_eq!((policy.max_attempts(), policy.max_age()), (7, TimeDelta::hours(30)));
+    }
+
+    #[test]
+    fn the_mixing_is_splitmix64_s() {
+        // Its first two numbers from the seed 1234567, by its reference implementation.
+        let step = 0x9e37_79b9_7f4a_7c15_u64.cast_signed();
+        let seed = 1_234_567_i64;
+        assert_eq!(mix(MessageId(seed), 0), 6_457_827_717_110_365_317);
+        assert_eq!(mix(MessageId(seed.wrapping_add(step)), 0), 3_203_168_211_198_807_973);
+        // An attempt changes the upper bits, which no id of a database reaches.
+        assert_eq!(mix(MessageId(seed), 3), mix(MessageId(seed + (3 << 48)), 0));
+        assert_eq!(mix(MessageId(seed + (3 << 48)), 3), mix(MessageId(seed), 0));
+    }
+
+    #[test]
+    fn the_jitter_reaches_a_quarter_to_either_side_and_no_further() {
+        let policy = RetryPolicy::default();
+        let delays = (0..10_000).map(|id| policy.delay(1, MessageId(id), Patience::Ladder));
+        let (least, most) = delays.fold((TimeDelta::MAX, TimeDelta::MIN), |(a, b), d| (a.min(d), b.max(d)));
+        assert_eq!((least, most), (TimeDelta::seconds(45), TimeDelta::seconds(75)));
+    }
+
+    #[test]
     fn neighbours_are_spread_over_the_whole_jitter() {
         let policy = RetryPolicy::default();
         let delays: Vec<i64> =

@@ -309,4 +309,21 @@ mod tests {
         assert_eq!(period.end, "2026-07-08T18:15:00Z".parse::<DateTime<Utc>>().unwrap());
         assert_eq!(period.previous().end, period.start);
     }
+
+    #[test]
+    fn a_period_has_the_week_of_its_first_day_and_may_lie_within_a_month() {
+        for (first, week, within) in [
+            ("2026-06-22", "2026-W26", true),
+            ("2026-06-24", "2026-W26", true),
+            ("2026-06-25", "2026-W26", false),
+            ("2026-12-28", "2026-W53", false),
+        ] {
+            let period = Period::seven_days(Zone::utc(), first.parse().unwrap());
+            assert_eq!(
+                (period.week().to_string().as_str(), period.within_one_month()),
+                (week, within),
+                "{first}"
+            );
+        }
+    }
 }

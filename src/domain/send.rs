@@ -150,3 +150,23 @@ impl fmt::Display for SendReason {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_states_and_reasons_are_read_back_as_they_were_written() {
+        for state in SendState::ALL {
+            assert_eq!(SendState::parse(state.as_str()), Some(state));
+            assert_eq!(state.to_string(), state.as_str());
+        }
+        for reason in SendReason::ALL {
+            assert_eq!(SendReason::parse(reason.as_str()), Some(reason));
+            assert_eq!(reason.to_string(), reason.as_str());
+        }
+        for text in ["", "Claimed", "sent"] {
+            assert_eq!((SendState::parse(text), SendReason::parse(text)), (None, None), "{text}");
+        }
+    }
+}

@@ -172,6 +172,11 @@ mod tests {
         assert_eq!(clean("می\u{200c}شود"), "می\u{200c}شود");
         assert_eq!(clean("👩\u{200d}💻"), "👩\u{200d}💻");
         assert_eq!(clean("ev\u{200c}il"), "evil");
+        for (text, cleaned) in
+            [("é\u{200c}il", "éil"), ("l\u{200c}é", "lé"), ("é\u{200d}", "é"), ("\u{200d}é", "é")]
+        {
+            assert_eq!(clean(text), cleaned);
+        }
     }
 
     #[test]
@@ -189,6 +194,7 @@ mod tests {
     #[test]
     fn long_text_is_cut_at_characters() {
         assert_eq!(truncate("short", 5), "short");
+        assert_eq!(truncate("äöüß", 4), "äöüß");
         assert_eq!(truncate("äöüß", 3), "äö…");
         assert_eq!(truncate("ab cd", 4), "ab…");
         assert_eq!(truncate("abc", 0), "…");
@@ -197,6 +203,8 @@ mod tests {
     #[test]
     fn lines_are_wrapped_at_blanks_and_keep_their_indent() {
         assert_eq!(wrap("  aa bb cc\n\nx", 6), "  aa\n  bb\n  cc\n\nx\n");
+        assert_eq!(wrap("a b c d", 5), "a b c\nd\n");
+        assert_eq!(wrap("a  b", 4), "a  b\n");
         assert_eq!(wrap("https://example.org/long", 5), "https://example.org/long\n");
     }
 
@@ -209,5 +217,25 @@ mod tests {
             prop_assert!(!once.contains(line_ends));
             prop_assert_eq!(clean(&once).into_owned(), once.clone());
         }
+    }
+
+    #[test]
+    fn text_without_anything_to_change_is_lent_and_not_copied() {
+        for text in ["", "Ana", "Tom's R&D <x>", "a b"] {
+            assert!(matches!(clean(text), Cow::Borrowed(same) if same == text), "{text:?}");
+            assert!(matches!(harmless(text), Cow::Borrowed(same) if same == text), "{text:?}");
+            assert!(matches!(truncate(text, 20), Cow::Borrowed(same) if same == text), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn letters_written_from_right_to_left_are_found_and_isolated() {
+        for text in ["שלום", "Café سلام", "\u{1e900}"] {
+            assert!(has_rtl(text), "{text}");
+        }
+        for text in ["", "Ana", "Café", "日本"] {
+            assert!(!has_rtl(text), "{text}");
+        }
+        assert_eq!(isolate("سلام"), "\u{2068}سلام\u{2069}");
     }
 }

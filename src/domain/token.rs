@@ -290,7 +290,14 @@ mod tests {
     #[test]
     fn no_key_or_a_guessable_one_makes_no_ring() {
         assert_eq!(KeyRing::new(&[]).unwrap_err(), KeyRingError::Empty);
-        let keys = ["k".repeat(32).into(), "short".into()];
+        assert!(KeyRing::new(&["k".repeat(32).into()]).is_ok());
+        let keys = ["k".repeat(32).into(), "k".repeat(31).into()];
         assert_eq!(KeyRing::new(&keys).unwrap_err(), KeyRingError::Short(2));
+    }
+
+    #[test]
+    fn a_subscription_is_stored_as_32_hexadecimal_digits() {
+        let bytes = std::array::from_fn(|n| u8::try_from(n * 17).unwrap());
+        assert_eq!(SubscriptionRef(bytes).to_string(), "00112233445566778899aabbccddeeff");
     }
 }

@@ -283,4 +283,23 @@ mod tests {
             assert_eq!(offset_text(seconds), text);
         }
     }
+
+    #[test]
+    fn a_zone_is_its_name() {
+        use std::hash::{BuildHasher, RandomState};
+        let hasher = RandomState::new();
+        let (berlin, paris) = (Zone::parse("europe/berlin").unwrap(), Zone::parse("Europe/Paris").unwrap());
+        assert_eq!(format!("{berlin} {berlin:?}"), "Europe/Berlin Europe/Berlin");
+        assert_eq!(berlin, Zone::parse("Europe/Berlin").unwrap());
+        assert_ne!(berlin, paris);
+        assert_eq!(hasher.hash_one(&berlin), hasher.hash_one(Zone::parse("Europe/Berlin").unwrap()));
+        assert_ne!(hasher.hash_one(&berlin), hasher.hash_one(&paris));
+    }
+
+    #[test]
+    fn the_rules_have_a_release() {
+        let (year, letter) = tzdb_version().split_at(4);
+        assert!(year.parse::<u16>().is_ok_and(|year| year >= 2026), "{year}");
+        assert!(letter.len() == 1 && letter.bytes().all(|b| b.is_ascii_lowercase()), "{letter}");
+    }
 }
