@@ -323,7 +323,7 @@ pub fn deliver_of(
     let hand_over = transport.hand_over_limit() + lease;
     let (journal, task) = Journal::start(store.clone(), replica, hand_over, metrics.clone());
     let delivery = &config.delivery;
-    let gate = Gate::new(store.clone(), gate_settings(&config.relay, replica));
+    let gate = Gate::new(store.clone(), gate_settings(&config.relay, replica), metrics.clone());
     let deliver = Deliver {
         store: store.clone(),
         source,

@@ -54,5 +54,7 @@ async fn once(store: &Store, beat: &mut Heartbeat, metrics: &Metrics) -> Result<
         beat.clock_offset = asked_at + (answered_at - asked_at) / 2 - database;
         metrics.set_clock_offset(beat.clock_offset);
     }
-    store.heartbeat(beat).await
+    store.heartbeat(beat).await?;
+    metrics.set_replicas_live(store.live_replicas(EVERY * 4).await?.len());
+    Ok(())
 }

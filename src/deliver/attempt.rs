@@ -72,6 +72,7 @@ impl Deliver {
         // What came of it is recorded next.
         marker.spend();
         if let Attempt::Asked(_) = attempt {
+            self.metrics.hand_over_took(marker_asked_at.elapsed());
             *connection = Some(open).filter(Connection::reusable);
         }
         attempt

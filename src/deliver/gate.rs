@@ -10,6 +10,7 @@ use tokio::sync::watch;
 use super::classify::RelayEffect;
 use super::streak::PolicyStreak;
 use crate::domain::ids::{MessageId, ReplicaId};
+use crate::metrics::{Metrics, RelayCondition};
 use crate::store::relays::{Breaker, PaceLimits, RelayState};
 use crate::store::{Store, StoreError};
 
@@ -55,6 +56,7 @@ pub struct GateSettings {
 pub struct Gate {
     store: Store,
     settings: GateSettings,
+    metrics: Metrics,
     local: Mutex<Local>,
     /// Connections that may be in use right now, for the connections to watch.
     limit: watch::Sender<usize>,
@@ -95,7 +97,7 @@ struct Local {
 
 impl Gate {
     /// A gate that knows nothing yet.
-    pub fn new(store: Store, settings: GateSettings) -> Self {
+    pub fn new(store: Store, settings: GateSettings, metrics: Metrics) -> Self {
         let local = Local {
             read_at: None,
             mode: Mode::Stopped,
@@ -104,7 +106,7 @@ impl Gate {
             streak: PolicyStreak::default(),
         };
         let (limit, _) = watch::channel(settings.connections);
-        Self { store, settings, local: Mutex::new(local), limit }
+        Self { store, settings, metrics, local: Mutex::new(local), limit }
     }
 
     /// How many of this replica's connections may be in use.
@@ -247,6 +249,7 @@ impl Gate {
     /// Says it once, on the edge; while the breaker is open nothing is logged per message.
     fn stopped(&self, reason: &'static str) {
         self.local().mode = Mode::Stopped;
+        self.metrics.relay_opened(&self.settings.relay);
         tracing::error!(
             relay = self.settings.relay,
             reason,
@@ -267,6 +270,8 @@ impl Gate {
         }
         let relay = &self.settings.relay;
         let state = self.store.relay(relay).await?;
+        self.metrics.set_relay(relay, condition(&state));
+        self.metrics.set_relay_rate(relay, state.rate_factor);
         let mode = match (state.paused, state.breaker) {
             (true, _) => Mode::Stopped,
             (false, Breaker::Closed) => Mode::Flow,
@@ -326,5 +331,15 @@ impl Gate {
 
     fn local(&self) -> std::sync::MutexGuard<'_, Local> {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a relay lets through, as `/metrics` has it.
+const fn condition(state: &RelayState) -> RelayCondition {
+    match (state.paused, state.breaker) {
+        (true, _) => RelayCondition::Paused,
+        (false, Breaker::Closed) => RelayCondition::Closed,
+        (false, Breaker::Open) => RelayCondition::Open,
+        (false, Breaker::HalfOpen) => RelayCondition::HalfOpen,
     }
 }

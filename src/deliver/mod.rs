@@ -212,6 +212,7 @@ impl Deliver {
     /// Leases up to `places` messages, as many as the relay's state allows, and keeps only those whose
     /// recipients still are admins.
     pub async fn lease(&self, places: usize) -> Result<Vec<Leased>, StoreError> {
+        self.metrics.set_connections(self.transport.open_connections());
         self.gate.refresh().await?;
         let wanted = places.saturating_sub(self.resting_places());
         let allowed = self.gate.allow(u32::try_from(wanted).unwrap_or(u32::MAX)).await?;
@@ -391,6 +392,7 @@ impl Deliver {
                 (disposition, classify::relay_effect(&failure), failure.phase.as_str(), failure.error)
             }
         };
+        self.metrics.set_connections(self.transport.open_connections());
         let accepted = disposition == Disposition::Accepted;
         let fence: Fence = message.fence();
         self.journal

@@ -3,6 +3,7 @@
 
 use std::error::Error as _;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -29,6 +30,8 @@ pub struct Session {
     smtp: AsyncSmtpConnection,
     control: Control,
     relay: SmtpRelay,
+    /// By this the relay's open sessions are counted.
+    _open: Arc<()>,
     offers: Offers,
     opened: Instant,
     last_used: Instant,
@@ -84,6 +87,7 @@ impl Session {
             smtp,
             control,
             relay: relay.clone(),
+            _open: relay.count_session(),
             offers: Offers::read(&reply),
             opened: now,
             last_used: now,

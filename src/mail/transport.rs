@@ -32,6 +32,14 @@ impl Transport {
         }
     }
 
+    /// Connections to the relay that are open now.
+    pub fn open_connections(&self) -> usize {
+        match self {
+            Self::Smtp(relay) => relay.open_sessions(),
+            Self::Folder(_) => 0,
+        }
+    }
+
     /// The longest time between the first body byte and the outcome: how far the marker must
     /// extend the lease.
     pub fn hand_over_limit(&self) -> Duration {
@@ -52,6 +60,8 @@ pub struct SmtpRelay(Arc<Relay>);
 struct Relay {
     settings: SmtpSettings,
     tls: Option<Tls>,
+    /// Each open session holds a clone, and drops it however it ends.
+    open: Arc<()>,
 }
 
 impl fmt::Debug for SmtpRelay {
@@ -96,12 +106,21 @@ impl SmtpRelay {
             return Err(SettingsError::PlainAuth);
         }
         let tls = if plain { None } else { Some(Tls::new(&settings)?) };
-        Ok(Self(Arc::new(Relay { settings, tls })))
+        Ok(Self(Arc::new(Relay { settings, tls, open: Arc::new(()) })))
     }
 
     /// The settings it was made from.
     pub fn settings(&self) -> &SmtpSettings {
         &self.0.settings
+    }
+
+    fn open_sessions(&self) -> usize {
+        Arc::strong_count(&self.0.open) - 1
+    }
+
+    /// What a session holds as long as it is open.
+    pub(super) fn count_session(&self) -> Arc<()> {
+        Arc::clone(&self.0.open)
     }
 
     pub(super) fn tls(&self) -> Option<&Tls> {

@@ -1,7 +1,7 @@
 //! `docs/metrics.md` names every metric there is, and no other.
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use digestd::metrics::Metrics;
 
@@ -32,6 +32,36 @@ fn names_carry_their_unit_and_what_is_counted_ends_in_total() {
         assert_eq!(name.ends_with("_total"), metric.kind.as_str() == "counter", "{name}");
         assert!(!metric.help.ends_with('.') && !metric.help.contains('\n'), "{name}");
     }
+}
+
+/// Alarms and panels on numbers that nobody ever set are worse than none: six were registered, documented
+/// and drawn, and stood at zero.
+#[test]
+fn every_number_is_set_by_somebody() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let metrics = std::fs::read_to_string(root.join("metrics.rs")).expect("src/metrics.rs");
+    let others = sources(&root).into_iter().filter(|path| !path.starts_with(root.join("metrics")));
+    let others: String = others
+        .filter(|path| *path != root.join("metrics.rs"))
+        .map(|path| std::fs::read_to_string(path).expect("a source"))
+        .collect();
+    let setters: Vec<&str> = metrics
+        .lines()
+        .filter_map(|line| {
+            line.strip_prefix("    pub fn ")?.split_once('(').filter(|(_, rest)| rest.starts_with("&self"))
+        })
+        .filter(|(_, rest)| rest.contains(','))
+        .map(|(name, _)| name.split('<').next().unwrap_or(name))
+        .collect();
+    assert!(setters.len() > 20, "hardly any setter was found: {setters:?}");
+    let idle: Vec<_> = setters.iter().filter(|name| !others.contains(&format!(".{name}("))).collect();
+    assert!(idle.is_empty(), "nobody calls {idle:?}");
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let found = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
 }
 
 fn table() -> String {

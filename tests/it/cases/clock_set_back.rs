@@ -6,6 +6,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use digestd::deliver::gate::{Gate, GateSettings};
 use digestd::domain::ids::ReplicaId;
+use digestd::metrics::Metrics;
 use digestd::store::Store;
 use digestd::store::relays::{Breaker, PaceLimits};
 use digestd::store::replicas::Heartbeat;
@@ -48,6 +49,7 @@ async fn connections(store: &Store, replica: ReplicaId) -> usize {
             pace: PaceLimits::default(),
             probe_interval: Duration::from_mins(1),
         },
+        Metrics::new(),
     );
     gate.refresh().await.expect("a look");
     *gate.limit().borrow()

@@ -20,6 +20,7 @@ use digestd::store::outbox::LeaseTerms;
 use digestd::store::relays::{Breaker, PaceLimits};
 
 use crate::support::backend::TestDatabase;
+use crate::support::counters::values;
 use crate::support::fixtures::{
     claim_id, draft, due_orgs, give_back, lease_terms, monday, source, store, terms,
 };
@@ -79,14 +80,15 @@ pub(super) fn deliver_to(store: &Store, smtp: SmtpSettings) -> Deliver {
         pace: PaceLimits::default(),
         probe_interval: Duration::from_mins(1),
     };
-    let (journal, _) = Journal::start(store.clone(), replica, Duration::from_mins(15), Metrics::new());
+    let metrics = Metrics::new();
+    let (journal, _) = Journal::start(store.clone(), replica, Duration::from_mins(15), metrics.clone());
     Deliver {
         store: store.clone(),
         source: source(store),
         transport: Transport::Smtp(SmtpRelay::new(smtp).expect("settings")),
         from: Address::parse("digest@example.org").expect("an address"),
         guard: Guard::Off,
-        gate: Gate::new(store.clone(), settings),
+        gate: Gate::new(store.clone(), settings, metrics.clone()),
         journal,
         terms: lease_terms(replica),
         policy: RetryPolicy::default(),
@@ -95,7 +97,7 @@ pub(super) fn deliver_to(store: &Store, smtp: SmtpSettings) -> Deliver {
         overrides: Overrides::NONE,
         connections: CONNECTIONS,
         poll: Duration::from_secs(1),
-        metrics: Metrics::new(),
+        metrics,
     }
 }
 
@@ -191,6 +193,45 @@ both_databases! {
         assert!(limits.is_sorted(), "{limits:?}");
         drain(&deliver(&store, relay.port())).await;
         becomes(&database, "accepted", 20).await;
+    }
+
+    /// An alarm on the breaker rests on a gauge that nobody had ever set.
+    async fn the_metrics_tell_what_the_relay_lets_through_and_how_it_is_used(database: TestDatabase) {
+        let store = with_messages(&database, 20).await;
+        let relay = SmtpServer::start(Script::new()).await;
+        let (port, addr) = (relay.port(), relay.addr().to_string());
+        drop(relay);
+        let label = |state: &str| format!("relay=\"{RELAY}\",state=\"{state}\"");
+        let states = |deliver: &Deliver| {
+            let mut on = values(&deliver.metrics.prometheus_text(), "digestd_relay_state");
+            on.retain(|_, value| *value == 1);
+            on.into_keys().collect::<Vec<_>>()
+        };
+        let first = deliver(&store, port);
+        first.gate.refresh().await.expect("a state");
+        assert_eq!(states(&first), [label("closed")]);
+        drain(&first).await;
+        let opened = values(&first.metrics.prometheus_text(), "digestd_relay_opened_total");
+        assert_eq!(opened.into_values().collect::<Vec<_>>(), [1]);
+        let second = deliver(&store, port);
+        second.gate.refresh().await.expect("a state");
+        assert_eq!(states(&second), [label("open")]);
+        store.relay_pause(RELAY, true).await.expect("paused");
+        let third = deliver(&store, port);
+        third.gate.refresh().await.expect("a state");
+        assert_eq!(states(&third), [label("paused")]);
+
+        store.relay_pause(RELAY, false).await.expect("goes on");
+        store.clock().advance(TimeDelta::minutes(11));
+        let relay = SmtpServer::start_on(&addr, Script::new().offer("PIPELINING")).await;
+        let fourth = deliver(&store, port);
+        drain(&fourth).await;
+        let text = fourth.metrics.prometheus_text();
+        let accepted = relay.accepted().len();
+        assert!(accepted > 0, "nothing was accepted");
+        assert!(text.contains(&format!("digestd_hand_over_duration_seconds_count {accepted}\n")), "{text}");
+        assert!(text.contains("digestd_relay_connections 1\n"), "the last connection is kept for more: {text}");
+        assert!(text.contains(&format!("digestd_relay_rate_factor{{relay=\"{RELAY}\"}} 1.0\n")), "{text}");
     }
 
     async fn only_a_probe_closes_an_open_breaker(database: TestDatabase) {

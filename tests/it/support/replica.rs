@@ -102,7 +102,7 @@ impl Replica {
     /// Settles lost leases, then delivers whatever is due until nothing is.
     pub async fn deliver(&mut self) {
         // The gate believes the relay's state for a second of real time, in which hours pass here.
-        self.deliver.gate = Gate::new(self.store.clone(), self.gate.clone());
+        self.deliver.gate = Gate::new(self.store.clone(), self.gate.clone(), self.metrics.clone());
         self.deliver.sweep().await.expect("a sweep of leases");
         let mut delivered = false;
         loop {
