@@ -34,6 +34,7 @@ pub async fn ledger_of(config: &Config, store: &Store) -> Result<Ledger, AppErro
         source: source_of(config, store)?,
         rules: due_rules(config, store).await?,
         fallback: config.schedule.default.clone(),
+        relay: relay_name(&config.relay),
     })
 }
 

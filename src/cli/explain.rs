@@ -6,8 +6,8 @@ use super::failure::Misuse;
 use super::session::WeekChoice;
 use super::{Global, out, session};
 use crate::app;
-use crate::domain::address::Address;
 use crate::domain::ids::OrgId;
+use crate::ledger::whom::Whom;
 use crate::lifecycle::Exit;
 
 #[derive(Debug, Args)]
@@ -24,8 +24,8 @@ pub(super) struct Arguments {
     /// The org
     #[arg(long, value_name = "ID")]
     org: String,
-    /// Only this recipient
-    #[arg(long, value_name = "ADDRESS")]
+    /// Only this recipient, by address or id
+    #[arg(long, value_name = "ADMIN")]
     to: Option<String>,
     #[command(flatten)]
     choice: WeekChoice,
@@ -33,8 +33,7 @@ pub(super) struct Arguments {
 
 pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Result<Exit> {
     let org = OrgId::parse(&arguments.org).map_err(|error| Misuse::new(format!("--org: {error}")))?;
-    let to = arguments.to.as_deref().map(Address::parse).transpose();
-    let to = to.map_err(|error| Misuse::new(format!("--to: {error}")))?;
+    let to = arguments.to.as_deref().map(Whom::new);
     let config = session::configure(global)?;
     let store = session::open_untouched(&config).await?;
     let ledger = app::ledger_of(&config, &store).await?;

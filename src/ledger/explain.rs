@@ -3,29 +3,32 @@
 use std::time::Duration;
 
 use super::facts::Facts;
-use super::recipients::{Hosts, opted_out, stories};
+use super::recipients::{Hosts, opted_out, stories, suppressed};
 use super::story::{Event, LeftOut, RecipientStory, SendStory, SlotStory, Story};
+use super::whom::Whom;
 use super::words::{counted, local, send_reason, time};
 use super::{Ledger, LedgerError};
 use crate::domain::address::Address;
 use crate::domain::ids::OrgId;
+use crate::domain::message::{MessageReason, MessageState};
 use crate::domain::schedule::{Slot, WeeklySchedule};
 use crate::domain::send::{SendReason, SendState};
 use crate::domain::week::{SendKey, WeekKey};
 use crate::domain::zone::Zone;
 use crate::store::ledger::{SendEvent, SendRow};
+use crate::store::relays::Breaker;
 
 /// A replica is alive if it was heard of within this.
 const ALIVE: Duration = Duration::from_mins(1);
 
 impl Ledger {
     /// The story of an org's digest: of a week, or of the slot that opened last; of everybody, or of one
-    /// address.
+    /// admin.
     pub async fn explain(
         &self,
         org: &OrgId,
         week: Option<WeekKey>,
-        to: Option<&Address>,
+        to: Option<&Whom>,
     ) -> Result<Story, LedgerError> {
         let facts = self.facts(org, week).await?;
         let hosts = Hosts(self.store.replica_hosts().await?);
@@ -38,7 +41,7 @@ impl Ledger {
             sends.push(self.send_story(row, to, &hosts).await?);
         }
         let outcome = if let (Some(row), Some(story)) = (&of_week, sends.first()) {
-            outcome(row, &story.recipients)
+            outcome(row, &story.recipients, to.is_some())
         } else {
             let live = self.store.live_replicas(ALIVE).await?.len();
             self.why_no_send(&facts, live, self.store.is_closed(week).await?)
@@ -51,8 +54,8 @@ impl Ledger {
             now: facts.now,
             outcome,
             slot: known.then(|| self.slot_story(&facts, of_week.as_ref())),
-            left_out: self.left_out(&facts, &sends, to).await?,
-            next: next(&facts, of_week.as_ref()),
+            left_out: self.left_out(&facts, of_week.as_ref(), &sends, to).await?,
+            next: next(&facts, of_week.as_ref(), self.what_stops(&sends).await?),
             sends,
         })
     }
@@ -73,12 +76,12 @@ impl Ledger {
     async fn send_story(
         &self,
         row: SendRow,
-        to: Option<&Address>,
+        to: Option<&Whom>,
         hosts: &Hosts,
     ) -> Result<SendStory, LedgerError> {
         let mut messages = self.store.messages_of(row.id).await?;
         if let Some(to) = to {
-            messages.retain(|message| message.address == to.normal());
+            messages.retain(|message| to.is(&message.user, &message.address));
         }
         let attempts = self.store.attempts_of(row.id).await?;
         let events = events(&row, self.store.send_events(row.id).await?, hosts);
@@ -87,7 +90,7 @@ impl Ledger {
             state: row.state.as_str(),
             reason: row.reason.map(SendReason::as_str),
             events,
-            recipients: stories(messages, attempts, hosts),
+            recipients: stories(messages, attempts, hosts, row.settled_at),
         })
     }
 
@@ -95,8 +98,9 @@ impl Ledger {
     async fn left_out(
         &self,
         facts: &Facts,
+        of_week: Option<&SendRow>,
         sends: &[SendStory],
-        to: Option<&Address>,
+        to: Option<&Whom>,
     ) -> Result<Vec<LeftOut>, LedgerError> {
         let mailed: Vec<&str> = sends
             .iter()
@@ -109,22 +113,27 @@ impl Ledger {
         let mut addresses: Vec<String> = mailed.iter().map(|address| (*address).to_owned()).collect();
         for admin in facts.standing.iter().flat_map(|standing| &standing.admins) {
             let address = normal(&admin.email);
-            if to.is_some_and(|to| to.normal() != address) {
+            if to.is_some_and(|to| !to.is(&admin.user, &address)) {
                 continue;
             }
-            if let Some(why) = admin.left_out(facts.slot.at)
-                && !mailed.contains(&address.as_str())
+            if !mailed.contains(&address.as_str())
+                && let Some(why) = admin.left_out(facts.slot.at).or_else(|| came_late(of_week))
             {
                 left_out.push(LeftOut { user: Some(admin.user.clone()), address: address.clone(), why });
             }
             addresses.push(address);
         }
-        if let Some(to) = to
-            && !addresses.iter().any(|address| address == to.normal())
-        {
-            let why = "is not the address of a recipient of this org".to_owned();
-            left_out.push(LeftOut { user: None, address: to.normal().to_owned(), why });
-            addresses.push(to.normal().to_owned());
+        if let Some(to) = to {
+            // Of an org that nobody knows, the outcome has said it.
+            if addresses.is_empty() && facts.standing.is_some() {
+                let why = if facts.built_in {
+                    "is not the address of a recipient of this org"
+                } else {
+                    "is no recipient of this org: the recipients query has no row with this address or user_id"
+                };
+                left_out.push(LeftOut { user: None, address: to.address().to_owned(), why: why.to_owned() });
+            }
+            addresses.push(to.address().to_owned());
         }
         addresses.sort();
         addresses.dedup();
@@ -135,13 +144,55 @@ impl Ledger {
             let theirs = admins.filter(|admin| admin.weekly_digest && normal(&admin.email) == address);
             theirs.filter_map(|admin| admin.opted_in_at).max()
         };
+        let failing = sends.iter().flat_map(|send| &send.recipients).filter(|recipient| {
+            let reasons = [MessageReason::Suppressed, MessageReason::Refused, MessageReason::TooManyAttempts];
+            recipient.reason.is_some_and(|reason| reasons.iter().any(|known| known.as_str() == reason))
+        });
+        let failing: Vec<&str> = failing.map(|recipient| recipient.address.as_str()).collect();
+        for address in addresses.iter().filter(|address| to.is_some() || failing.contains(address)) {
+            let Ok(address) = Address::parse(address) else { continue };
+            let known = self.store.suppression_of(&address).await?;
+            left_out.extend(known.filter(|known| known.suppressed).as_ref().map(suppressed));
+        }
         left_out.extend(opt_outs.iter().filter_map(|out| opted_out(out, &facts.org, opted_in(&out.address))));
         Ok(left_out)
     }
+
+    /// What keeps messages waiting that could otherwise go.
+    async fn what_stops(&self, sends: &[SendStory]) -> Result<Option<String>, LedgerError> {
+        let under_way = [MessageState::Pending, MessageState::Leased, MessageState::Sending];
+        let waits =
+            |recipient: &RecipientStory| under_way.iter().any(|state| state.as_str() == recipient.state);
+        if !sends.iter().flat_map(|send| &send.recipients).any(waits) {
+            return Ok(None);
+        }
+        let relay = self.store.relay(&self.relay).await?;
+        if relay.paused {
+            return Ok(Some(
+                "deliveries are paused by an operator; `digestd queue resume` lets them go on".to_owned(),
+            ));
+        }
+        if relay.breaker == Breaker::Closed {
+            return Ok(None);
+        }
+        let said: Vec<String> = relay.reason.into_iter().chain(relay.note).collect();
+        let until = relay.open_until.map(|at| format!(", next at {} UTC", time(at))).unwrap_or_default();
+        Ok(Some(format!(
+            "the relay does not work ({}): one message at a time is tried{until}, and all go on once it is accepted",
+            said.join(": ")
+        )))
+    }
+}
+
+/// Why an admin who is to get digests has no message of one that was made.
+fn came_late(row: Option<&SendRow>) -> Option<String> {
+    let row = row.filter(|row| row.state == SendState::Enqueued)?;
+    let made = row.settled_at.map(|at| format!(" at {} UTC", time(at))).unwrap_or_default();
+    Some(format!("is a recipient now, and was none when the digest was made{made}"))
 }
 
 /// The answer in one sentence.
-fn outcome(row: &SendRow, recipients: &[RecipientStory]) -> String {
+fn outcome(row: &SendRow, recipients: &[RecipientStory], narrowed: bool) -> String {
     let reason = row.reason.map_or("for no reason given", send_reason);
     match row.state {
         SendState::Claimed => "In work: claimed, and not yet enqueued.".to_owned(),
@@ -151,6 +202,14 @@ fn outcome(row: &SendRow, recipients: &[RecipientStory]) -> String {
             format!("Failed: {reason}{detail}.")
         }
         SendState::Missed => "Missed: no replica claimed it while its window was open.".to_owned(),
+        SendState::Enqueued if recipients.is_empty() => {
+            let n = counted(usize::try_from(row.messages).unwrap_or(0), "recipient");
+            if narrowed {
+                format!("Enqueued for {n}, and this is none of them.")
+            } else {
+                format!("Enqueued for {n}.")
+            }
+        }
         SendState::Enqueued => {
             let mut states: Vec<(&str, usize)> = Vec::new();
             for recipient in recipients {
@@ -209,8 +268,8 @@ fn events(row: &SendRow, rows: Vec<SendEvent>, hosts: &Hosts) -> Vec<Event> {
     events
 }
 
-fn next(facts: &Facts, row: Option<&SendRow>) -> Vec<String> {
-    let mut next = Vec::new();
+fn next(facts: &Facts, row: Option<&SendRow>, stopped: Option<String>) -> Vec<String> {
+    let mut next: Vec<String> = stopped.into_iter().collect();
     if let Some(row) = row
         && row.state == SendState::Claimed
         && let Some(until) = row.lease_until

@@ -10,13 +10,14 @@ use crate::domain::ids::OrgId;
 use crate::domain::schedule::{Slot, WeeklySchedule};
 use crate::domain::week::WeekKey;
 use crate::domain::zone::ZoneError;
+use crate::source::Listed;
 use crate::store::ledger::{AdminStanding, Standing};
 
 /// One org as it stands now, with its slot in the week asked about.
 pub(super) struct Facts {
     pub org: OrgId,
     pub now: DateTime<Utc>,
-    /// In the built-in directory; an operator's database tells less.
+    /// The org and its admins; of an operator's database, whoever its recipients query lists.
     pub standing: Option<Standing>,
     /// As the source has it; `None`: the source lists no such org.
     pub own: Option<Result<WeeklySchedule, ZoneError>>,
@@ -44,8 +45,14 @@ impl Ledger {
     pub(super) async fn facts(&self, org: &OrgId, week: Option<WeekKey>) -> Result<Facts, LedgerError> {
         let now = self.store.now().await?;
         let built_in = self.source.is_built_in();
-        let standing = if built_in { self.store.standing(org).await? } else { None };
-        let own = self.source.schedule(org).await?;
+        let (standing, own) = if built_in {
+            (self.store.standing(org).await?, self.source.schedule(org).await?)
+        } else {
+            match self.source.listed(org).await? {
+                Some(listed) => (Some(standing_of(&listed)), Some(listed.candidate.schedule)),
+                None => (None, None),
+            }
+        };
         let candidate = Candidate {
             org: org.clone(),
             schedule: zone_of(own.as_ref()),
@@ -117,7 +124,9 @@ impl Ledger {
                 format!("No digest: the first admin opted in at {since} UTC, after the slot.")
             }
             Younger::Installation(_) => {
-                format!("No digest: the slot lies before {since} UTC, when this installation began.")
+                format!(
+                    "No digest: the slot opened before {since} UTC; this installation sends for later ones, as schedule.first_start says."
+                )
             }
         })
     }
@@ -142,6 +151,30 @@ impl Facts {
                 .collect::<Option<Vec<_>>>()
                 .and_then(|all| all.into_iter().min()),
         }
+    }
+}
+
+/// Whoever an operator's query lists is active and wants the digest: the query says so.
+fn standing_of(listed: &Listed) -> Standing {
+    let admins = listed.recipients.iter().map(|recipient| AdminStanding {
+        user: recipient.user.to_string(),
+        email: match &recipient.address {
+            Ok(address) => address.normal().to_owned(),
+            Err(broken) => broken.raw.clone(),
+        },
+        active: true,
+        weekly_digest: true,
+        opted_in_at: recipient.opted_in_at,
+    });
+    Standing {
+        name: listed.name.clone().unwrap_or_else(|| listed.candidate.org.to_string()),
+        timezone: match &listed.candidate.schedule {
+            Ok(schedule) => schedule.zone.to_string(),
+            Err(error) => error.name.clone(),
+        },
+        active: true,
+        created_at: listed.candidate.created_at,
+        admins: admins.collect(),
     }
 }
 

@@ -9,6 +9,7 @@ mod facts;
 pub mod plan;
 mod recipients;
 pub mod story;
+pub mod whom;
 pub(crate) mod words;
 
 use std::collections::HashMap;
@@ -35,6 +36,8 @@ pub struct Ledger {
     pub rules: DueRules,
     /// The configured schedule, for orgs whose own zone is none.
     pub fallback: WeeklySchedule,
+    /// The relay's name in the database.
+    pub relay: String,
 }
 
 /// What could not be read.

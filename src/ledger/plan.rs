@@ -90,7 +90,7 @@ impl Ledger {
                 "gets nothing: the opt-in is younger than the slot".to_owned()
             }
             (None, Err(Younger::Installation(_)), _) => {
-                "gets nothing: this installation is younger than the slot".to_owned()
+                "gets nothing: this installation is younger than the slot (schedule.first_start)".to_owned()
             }
             (None, Ok(_), _) if now < slot.at => "will be sent".to_owned(),
             (None, Ok(_), _) if slot.is_open(now, self.rules.catch_up) => "is due now".to_owned(),

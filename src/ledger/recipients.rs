@@ -5,11 +5,12 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 
 use super::story::{Event, LeftOut, RecipientStory};
-use super::words::{message_reason, time};
+use super::words::{counted, message_reason, time};
 use crate::domain::ids::{MessageId, OrgId, ReplicaId};
 use crate::domain::message::{MessageReason, MessageState};
 use crate::store::ledger::{AttemptRow, MessageRow};
 use crate::store::opt_outs::OptOut;
+use crate::store::suppressions::Suppression;
 
 /// The replicas' hosts, where they are still known.
 pub(super) struct Hosts(pub HashMap<ReplicaId, String>);
@@ -31,6 +32,7 @@ pub(super) fn stories(
     messages: Vec<MessageRow>,
     attempts: Vec<AttemptRow>,
     hosts: &Hosts,
+    enqueued_at: Option<DateTime<Utc>>,
 ) -> Vec<RecipientStory> {
     let mut by_message: HashMap<MessageId, Vec<Event>> = HashMap::new();
     for row in attempts {
@@ -41,7 +43,7 @@ pub(super) fn stories(
         .into_iter()
         .map(|message| RecipientStory {
             message: message.id.0,
-            outcome: outcome(&message, hosts),
+            outcome: outcome(&message, hosts, enqueued_at),
             attempts: by_message.remove(&message.id).unwrap_or_default(),
             user: message.user,
             address: message.address,
@@ -64,14 +66,16 @@ fn attempt(row: &AttemptRow, hosts: &Hosts) -> String {
     format!("{by}{}{note}; {ended}", row.phase)
 }
 
-fn outcome(message: &MessageRow, hosts: &Hosts) -> String {
+fn outcome(message: &MessageRow, hosts: &Hosts, enqueued_at: Option<DateTime<Utc>>) -> String {
     let settled = message.settled_at.map(|at| format!(" at {}", time(at))).unwrap_or_default();
     let reason = message.reason.map_or("for no reason given", message_reason);
     let said = message.note.as_ref().map(|note| format!("; the last answer: {note}")).unwrap_or_default();
     match message.state {
         MessageState::Accepted => format!("accepted by the relay{settled}{said}"),
         MessageState::Pending if message.attempts == 0 && message.note.is_none() => {
-            format!("waits for its turn since {}", time(message.next_attempt_at))
+            // A head start puts some in line by a time before their own.
+            let since = enqueued_at.map_or(message.next_attempt_at, |at| at.max(message.next_attempt_at));
+            format!("waits for its turn since {}", time(since))
         }
         MessageState::Pending => format!(
             "waits; the next attempt is due at {}, and it expires at {}",
@@ -85,7 +89,9 @@ fn outcome(message: &MessageRow, hosts: &Hosts) -> String {
             let since = message.marked_at.map(|at| format!(" at {}", time(at))).unwrap_or_default();
             format!(
                 "uncertain: the body left{since} and no usable answer came back, so it may or may not have \
-                 arrived; held until a person decides"
+                 arrived; held until a person decides by `digestd queue resolve {id}`; `digestd queue show {id}` \
+                 has what to look for in the relay's log",
+                id = message.id.0
             )
         }
         MessageState::Failed => format!("failed{settled}: {reason}{said}"),
@@ -93,6 +99,24 @@ fn outcome(message: &MessageRow, hosts: &Hosts) -> String {
         MessageState::Expired => format!("expired{settled}: {reason}{said}"),
         MessageState::Cancelled => format!("cancelled{settled}: {reason}"),
     }
+}
+
+/// Why an address is left out of every digest.
+pub(super) fn suppressed(known: &Suppression) -> LeftOut {
+    let count = |n: u32, kind: &str| (n > 0).then(|| counted(n as usize, &format!("{kind} failure")));
+    let counts: Vec<String> = [count(known.hard_failures, "permanent"), count(known.soft_failures, "other")]
+        .into_iter()
+        .flatten()
+        .collect();
+    let after = if counts.is_empty() { String::new() } else { format!(" after {}", counts.join(" and ")) };
+    let note = known.note.as_ref().map(|note| format!(" ({note})")).unwrap_or_default();
+    let why = format!(
+        "left out of every digest{after}, last told at {} UTC by {}{note}; `digestd suppress remove {}` takes it back",
+        time(known.at),
+        known.source,
+        known.address
+    );
+    LeftOut { user: None, address: known.address.clone(), why }
 }
 
 /// What an opt-out says, if it is about this org, and whether the application's opt-in came later.

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use crate::domain::digest::DigestInput;
+use crate::domain::candidate::Candidate;
+use crate::domain::digest::{DigestInput, Recipient};
 use crate::domain::ids::{OrgId, UserId};
 use crate::domain::schedule::{Period, WeeklySchedule};
 use crate::domain::week::SendKey;
@@ -128,6 +129,17 @@ pub enum Gathered {
     BadZone(ZoneError),
 }
 
+/// An org as an operator's database lists it now.
+#[derive(Debug)]
+pub struct Listed {
+    /// Its name, where there is one.
+    pub name: Option<String>,
+    /// As a sweep would see it.
+    pub candidate: Candidate,
+    /// Who gets its digest.
+    pub recipients: Vec<Recipient>,
+}
+
 impl Source {
     /// Whether orgs and admins are in our own tables.
     pub const fn is_built_in(&self) -> bool {
@@ -170,6 +182,15 @@ impl Source {
     pub async fn close(&self) {
         if let Self::Operator(operator) = self {
             operator.close().await;
+        }
+    }
+
+    /// One org and its recipients in an operator's database. `None`: it lists no such org, or the directory
+    /// is the built-in one, which [`crate::store::Store::standing`] tells more of.
+    pub async fn listed(&self, org: &OrgId) -> Result<Option<Listed>, SourceError> {
+        match self {
+            Self::BuiltIn(_) => Ok(None),
+            Self::Operator(operator) => operator.listed(org).await,
         }
     }
 

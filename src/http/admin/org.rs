@@ -9,6 +9,7 @@ use super::paint::Part;
 use super::trouble::Trouble;
 use crate::domain::send::SendState;
 use crate::ledger::story::Story;
+use crate::ledger::whom::Whom;
 use crate::resend::GIVE_UP;
 
 #[derive(Debug, Serialize)]
@@ -26,7 +27,8 @@ pub(super) async fn show(desk: Desk) -> Response {
 
 async fn view(desk: &Desk) -> Reply {
     let org = desk.query.org("id")?;
-    let story = desk.office.ledger.explain(&org, desk.query.week()?, desk.query.to()?.as_ref()).await?;
+    let to = desk.query.get("to").map(Whom::new);
+    let story = desk.office.ledger.explain(&org, desk.query.week()?, to.as_ref()).await?;
     if story.slot.is_none() && story.sends.is_empty() {
         return Err(Trouble::NotFound(story.outcome));
     }

@@ -37,7 +37,7 @@ use self::query::{Query, Values};
 use self::scan::Dialect;
 use self::section::{Collected, Section};
 use self::shape::Columns;
-use super::{Gathered, Question, SourceError};
+use super::{Gathered, Listed, Question, SourceError};
 use crate::config::{self, DatabaseUrl, OnError};
 use crate::domain::digest::{self, DigestInput, SectionBody};
 use crate::domain::ids::{OrgId, UserId};
@@ -129,6 +129,20 @@ impl Operator {
         let rows = self.0.database.orgs(&self.0.recipients, &learnt, &orgs, self.0.limit).await?;
         let row = rows.into_iter().next().and_then(|row| people::candidate(row, &self.0.default));
         Ok(row.map(|(candidate, _)| candidate.schedule))
+    }
+
+    /// One org and its recipients.
+    pub(super) async fn listed(&self, org: &OrgId) -> Result<Option<Listed>, SourceError> {
+        let learnt = self.learnt().await?;
+        let orgs = [org.as_str().to_owned()];
+        let (database, query, limit) = (&self.0.database, &self.0.recipients, self.0.limit);
+        let found = database.orgs(query, &learnt, &orgs, limit).await?.into_iter().next();
+        let Some((candidate, _)) = found.and_then(|row| people::candidate(row, &self.0.default)) else {
+            return Ok(None);
+        };
+        let rows = database.recipients(query, &learnt, &orgs, limit).await?;
+        let name = people::names(&rows).remove(org);
+        Ok(Some(Listed { name, candidate, recipients: people::recipients(&rows) }))
     }
 
     pub(super) async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {

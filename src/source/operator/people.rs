@@ -64,6 +64,19 @@ pub(super) fn members(rows: &[Row]) -> BTreeSet<(OrgId, UserId)> {
     rows.iter().filter_map(ids).collect()
 }
 
+/// The recipients named by the rows of one org. The first of a user's rows holds.
+pub(super) fn recipients(rows: &[Row]) -> Vec<Recipient> {
+    let mut seen = BTreeSet::new();
+    let named = rows.iter().filter_map(|row| Some((ids(row)?.1, row)));
+    named
+        .filter(|(user, _)| seen.insert(user.clone()))
+        .map(|(user, row)| Recipient {
+            opted_in_at: text(&row.columns, "opted_in_at").and_then(|at| instant(&at)),
+            ..recipient(user, &row.columns)
+        })
+        .collect()
+}
+
 fn ids(row: &Row) -> Option<(OrgId, UserId)> {
     let org = OrgId::parse(row.org.as_deref()?).ok()?;
     let user = UserId::parse(row.user.as_deref()?).ok()?;

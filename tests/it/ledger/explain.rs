@@ -4,19 +4,21 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use digestd::cleanup::election::Election;
-use digestd::domain::address::Address;
+use digestd::domain::address::{Address, AddressFault};
 use digestd::domain::ids::{OrgId, ReplicaId};
 use digestd::domain::message::{Disposition, MessageReason};
 use digestd::domain::send::{SendReason, SendState};
 use digestd::domain::week::WeekKey;
 use digestd::ledger::story::Story;
+use digestd::ledger::whom::Whom;
 use digestd::progress::Progress;
 use digestd::store::Store;
 use digestd::store::manual::ManualSend;
 use digestd::store::sends::Ending;
+use digestd::store::suppressions::SuppressionTerms;
 use tokio_util::sync::CancellationToken;
 
-use super::{after, beat, claim, enqueue, hand_over, ledger, web, world};
+use super::{RELAY, after, beat, claim, enqueue, hand_over, ledger, web, world};
 use crate::support::fixtures::{claim_id, cleanup, directory, due_org, instant, lease_terms, monday, terms};
 use crate::support::world::execute;
 
@@ -173,11 +175,10 @@ both_databases! {
         insta::assert_snapshot!("refused", explain(&store, "acme").await);
 
         let org = OrgId::parse("acme").expect("an id");
-        let to = |address: &str| Address::parse(address).expect("an address");
-        let bob = ledger(&store).explain(&org, None, Some(&to("BOB@acme.example"))).await.expect("a story");
+        let bob = ledger(&store).explain(&org, None, Some(&Whom::new("BOB@acme.example"))).await.expect("a story");
         assert_eq!(bob.outcome, "Enqueued for 1 recipient: 1 accepted.");
         assert_eq!(bob.sends[0].recipients.len(), 1);
-        let stranger = ledger(&store).explain(&org, None, Some(&to("zoe@acme.example"))).await.expect("a story");
+        let stranger = ledger(&store).explain(&org, None, Some(&Whom::new("zoe@acme.example"))).await.expect("a story");
         assert_eq!(stranger.left_out[0].why, "is not the address of a recipient of this org");
     }
 
@@ -202,6 +203,74 @@ both_databases! {
         store.clock().set(after(7200));
         assert!(store.insert_manual(&manual).await.expect("no error").is_some());
         insta::assert_snapshot!("reopened", explain(&store, "acme").await);
+    }
+
+    /// Whoever asked about an admin of an org without messages was told that the org has no such recipient.
+    async fn a_recipient_is_not_called_a_stranger_where_there_is_no_message(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", ""), ("quiet", "Europe/Berlin", "")]).await;
+        let ann = async |org: &str, whom: &str| {
+            let org = OrgId::parse(org).expect("an id");
+            ledger(&store).explain(&org, None, Some(&Whom::new(whom))).await.expect("a story")
+        };
+        store.clock().set(after(600));
+        let due = ann("acme", "Ann@acme.example").await;
+        assert_eq!((due.left_out, &due.outcome[..14]), (Vec::new(), "Due for 10 min"));
+        finish(&store, "quiet", SendState::Skipped, SendReason::EmptyWeek, None).await;
+        let skipped = ann("quiet", "quiet-ann").await;
+        assert_eq!(skipped.outcome, "Skipped: nothing happened in the days that it is about.");
+        assert_eq!(skipped.left_out, []);
+
+        let claim = claim(&store, "acme", web(1)).await;
+        assert_eq!(ann("acme", "acme-ann").await.left_out, []);
+        enqueue(&store, claim, &["bob"]).await;
+        let late = ann("acme", "acme-ann").await;
+        assert_eq!(late.outcome, "Enqueued for 1 recipient, and this is none of them.");
+        let why = "is a recipient now, and was none when the digest was made at 2026-07-06 06:00:09 UTC";
+        assert_eq!(late.left_out.iter().map(|one| one.why.as_str()).collect::<Vec<_>>(), [why]);
+        let stranger = ann("acme", "not an address").await;
+        assert_eq!(stranger.left_out[0].why, "is not the address of a recipient of this org");
+        assert_eq!(ann("nobody", "x").await.left_out, [], "the outcome has said it");
+    }
+
+    /// A message waited “for its turn” while nobody was delivering anything.
+    async fn a_message_that_waits_tells_what_stops_it(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        let claim = claim(&store, "acme", web(1)).await;
+        enqueue(&store, claim, &["ann"]).await;
+        let next = async || explain(&store, "acme").await.next.remove(0);
+        store.relay(RELAY).await.expect("a row");
+        assert!(next().await.starts_with("2026-W29 opens"));
+        store.relay_pause(RELAY, true).await.expect("paused");
+        assert_eq!(next().await, "deliveries are paused by an operator; `digestd queue resume` lets them go on");
+        store.relay_pause(RELAY, false).await.expect("goes on");
+        let spans = (Duration::from_mins(1), Duration::from_mins(10));
+        assert!(store.relay_open(RELAY, "account", spans, "550 5.7.1 suspended").await.expect("opened"));
+        assert_eq!(
+            next().await,
+            "the relay does not work (account: 550 5.7.1 suspended): one message at a time is tried, next at \
+             2026-07-06 06:01:00 UTC, and all go on once it is accepted"
+        );
+        hand_over(&store, web(1), &[(Disposition::Accepted, "dot", "250 2.0.0 queued as 4F2A")]).await;
+        assert!(next().await.starts_with("2026-W29 opens"), "nothing of this org waits");
+    }
+
+    async fn an_address_that_is_left_out_tells_since_when_and_how_it_comes_back(database: TestDatabase) {
+        let store = world(&database).await;
+        directory(&database, &[("acme", "Europe/Berlin", "")]).await;
+        let ann = Address::parse("ann@acme.example").expect("an address");
+        let terms = SuppressionTerms { hard_after: 1, soft_after: 5, soft_decay: TimeDelta::days(90) };
+        store.note_address_failure(&ann, AddressFault::Hard, terms, "http", "5.1.1").await.expect("noted");
+        store.clock().set(after(3));
+        let claim = claim(&store, "acme", web(1)).await;
+        enqueue(&store, claim, &["ann", "bob"]).await;
+        let told = explain(&store, "acme").await;
+        assert_eq!(told.outcome, "Enqueued for 2 recipients: 1 suppressed, 1 pending.");
+        assert_eq!(told.left_out.iter().map(|one| one.why.as_str()).collect::<Vec<_>>(), [
+            "left out of every digest after 1 permanent failure, last told at 2026-07-06 06:00:00 UTC by http \
+             (5.1.1); `digestd suppress remove ann@acme.example` takes it back"
+        ]);
     }
 
     async fn an_org_that_nobody_knows_and_one_that_is_not_active(database: TestDatabase) {

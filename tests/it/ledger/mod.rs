@@ -24,12 +24,20 @@ fn web(n: u128) -> ReplicaId {
     ReplicaId(Uuid::from_u128(n << 124 | n))
 }
 
+const RELAY: &str = "relay.example:587";
+
 fn after(seconds: i64) -> DateTime<Utc> {
     monday() + TimeDelta::seconds(seconds)
 }
 
 fn ledger(store: &Store) -> Ledger {
-    Ledger { store: store.clone(), source: source(store), rules: rules(), fallback: berlin() }
+    Ledger {
+        store: store.clone(),
+        source: source(store),
+        rules: rules(),
+        fallback: berlin(),
+        relay: RELAY.to_owned(),
+    }
 }
 
 /// A store at [`monday`] with two replicas that are heard of.

@@ -5,6 +5,7 @@ mod adopting;
 mod batches;
 mod leaks;
 mod shape;
+mod story;
 mod times;
 mod types;
 

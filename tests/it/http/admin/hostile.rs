@@ -61,7 +61,6 @@ both_databases! {
             "/admin/org",
             "/admin/org?id=",
             "/admin/org?id=%01",
-            "/admin/org?id=acme&to=nobody",
             "/admin/queue?state=odd",
             "/admin/queue?older=99y",
             "/admin/queue?after=x",

@@ -109,7 +109,13 @@ async fn office(database: &TestDatabase) -> Office {
 }
 
 async fn serve(store: &Store) -> Web {
-    let ledger = Ledger { store: store.clone(), source: source(store), rules: rules(), fallback: berlin() };
+    let ledger = Ledger {
+        store: store.clone(),
+        source: source(store),
+        rules: rules(),
+        fallback: berlin(),
+        relay: RELAY.to_owned(),
+    };
     let admin = AdminSettings {
         token: TOKEN.into(),
         ledger,

@@ -1,0 +1,68 @@
+//! What `explain` tells of orgs and admins that stand in the operator's own database.
+
+use digestd::ledger::Ledger;
+use digestd::ledger::story::Story;
+use digestd::ledger::whom::Whom;
+
+use super::{App, orgs};
+use crate::support::fixtures::{berlin, monday, rules, store};
+
+const SHOP: &str = "
+    CREATE TABLE shops (id text PRIMARY KEY, title text, tz text, opened timestamp);
+    CREATE TABLE keepers (id text PRIMARY KEY, shop text, mail text);
+    INSERT INTO shops VALUES
+        ('old', 'Old & Sons', 'Europe/Berlin', '2026-01-05 10:00:00'),
+        ('new', 'Brand New', 'Europe/Berlin', '2026-07-06 06:30:00');
+    INSERT INTO keepers VALUES
+        ('k1', 'old', 'Ann@old.example'), ('k2', 'old', 'not an address'), ('k3', 'new', 'cid@new.example');";
+
+const CONFIG: &str = r#"
+[source]
+recipients = """
+SELECT s.id AS org_id, s.title AS org_name, k.id AS user_id, k.mail AS email, s.tz AS timezone,
+       s.opened AS org_created_at
+FROM shops s
+JOIN keepers k ON k.shop = s.id
+"""
+[[section]]
+name = "shops"
+title = "Shops"
+sql = "SELECT id AS org_id, title FROM shops WHERE id = ANY(:org_ids)"
+"#;
+
+both_databases! {
+    /// It asked our own tables only, so that every admin was a stranger and every new org was due.
+    async fn recipients_are_known_and_an_org_younger_than_its_slot_is_told(database: TestDatabase) {
+        let app = App::new(database, SHOP, CONFIG).await;
+        let store = store(&app.database).await;
+        store.clock().set(monday() + chrono::TimeDelta::hours(1));
+        let ledger = Ledger {
+            store,
+            source: app.checked().await,
+            rules: rules(),
+            fallback: berlin(),
+            relay: "relay".to_owned(),
+        };
+        let explain = async |org: &str, whom: &str| -> Story {
+            let org = orgs(&[org]).remove(0);
+            ledger.explain(&org, None, Some(&Whom::new(whom))).await.expect("a story")
+        };
+        for whom in ["ann@OLD.example", "k1", "not an address", "k2"] {
+            let told = explain("old", whom).await;
+            assert_eq!(told.name.as_deref(), Some("Old & Sons"));
+            assert_eq!(told.left_out, [], "{whom}");
+            assert!(told.outcome.starts_with("Due for 1 h"), "{}", told.outcome);
+        }
+        let stranger = explain("old", "zoe@old.example").await;
+        let why = "is no recipient of this org: the recipients query has no row with this address or user_id";
+        assert_eq!(stranger.left_out[0].why, why);
+        let young = explain("new", "cid@new.example").await;
+        assert_eq!(
+            young.outcome,
+            "No digest: the org was created at 2026-07-06 06:30:00 UTC, after the slot."
+        );
+        assert_eq!(young.left_out, []);
+        let gone = explain("gone", "cid@new.example").await;
+        assert_eq!(gone.outcome, "No digest: the recipients query lists no org “gone”.");
+    }
+}
