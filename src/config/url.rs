@@ -39,11 +39,44 @@ impl Setting for DatabaseUrl {
         let rest = text.strip_prefix("postgres://").or_else(|| text.strip_prefix("postgresql://"));
         match rest {
             Some(rest) if !rest.is_empty() && !text.contains(char::is_whitespace) => {
+                let query = rest.split_once('?').map_or("", |(_, query)| query);
+                // Not told by name: an unescaped ? in a password makes its rest a name.
+                if query.split('&').any(|part| !part.is_empty() && !is_parameter(part)) {
+                    let known = PARAMETERS.join(", ");
+                    return Err(Some(format!(
+                        "after the ? stand {known}, each with a value; in a user's name or a password write %3F for ?"
+                    )));
+                }
                 Ok(Self::Postgres(text.into()))
             }
             _ => Err(None),
         }
     }
+}
+
+/// What the driver knows behind the `?`. Of anything else it would write name and value into the log.
+const PARAMETERS: [&str; 11] = [
+    "sslmode",
+    "sslrootcert",
+    "sslcert",
+    "sslkey",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "application_name",
+    "options",
+    "statement-cache-capacity",
+];
+/// Other spellings of them, and what is better said before the `?`.
+const SPELLINGS: [&str; 7] =
+    ["ssl-mode", "ssl-root-cert", "ssl-ca", "ssl-cert", "ssl-key", "user", "password"];
+
+fn is_parameter(part: &str) -> bool {
+    part.split_once('=').is_some_and(|(name, _)| {
+        let bracketed = name.starts_with("options[") && name.ends_with(']');
+        bracketed || PARAMETERS.contains(&name) || SPELLINGS.contains(&name)
+    })
 }
 
 /// A host name, an IPv4 address, or an IPv6 address in brackets.
@@ -127,7 +160,19 @@ mod tests {
         assert_eq!(parse("sqlite:./a.db"), Some("Sqlite(./a.db)".into()));
         assert_eq!(parse("sqlite:///var/a.db"), Some("Sqlite(/var/a.db)".into()));
         assert_eq!(parse("postgresql://u:hunter2@h/d"), Some("Postgres(…)".into()));
-        for refused in ["mysql://h/d", "sqlite:", "sqlite::memory:", "postgres://", "h/d", ""] {
+        let known =
+            "postgres://u:hunter2@h/d?sslmode=require&options[search_path]=app&application_name=digestd";
+        assert_eq!(parse(known), Some("Postgres(…)".into()));
+        for refused in [
+            "mysql://h/d",
+            "sqlite:",
+            "sqlite::memory:",
+            "postgres://",
+            "h/d",
+            "",
+            "postgres://u?hunter2@h/d",
+            "postgres://h/d?sslmod=disable",
+        ] {
             assert_eq!(parse(refused), None, "{refused}");
         }
     }
