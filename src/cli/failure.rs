@@ -1,6 +1,8 @@
 //! How a command that failed ends: words, a hint, an exit code.
 
 use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::out;
 use crate::app::AppError;
@@ -31,6 +33,19 @@ impl Misuse {
     pub fn hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
     }
+}
+
+/// A file named on the command line that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read {}", path.display())]
+pub struct NoInput {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The text of a file named on the command line.
+pub fn read_input(path: &Path) -> Result<String, NoInput> {
+    std::fs::read_to_string(path).map_err(|source| NoInput { path: path.to_owned(), source })
 }
 
 /// Tells the person what went wrong; returns the code to end with.
@@ -68,6 +83,9 @@ fn exit(error: &anyhow::Error) -> Exit {
     }
     if find::<Misuse>(error).is_some() {
         return Exit::Usage;
+    }
+    if find::<NoInput>(error).is_some() {
+        return Exit::Data;
     }
     if find::<InboxError>(error).is_some() {
         return Exit::Unavailable;
@@ -158,5 +176,8 @@ mod tests {
         assert_eq!(exit(&anyhow::anyhow!("a surprise")), Exit::Internal);
         let read = ImportError::Read { path: "x.csv".into(), source: std::io::ErrorKind::NotFound.into() };
         assert_eq!(exit(&read.into()), Exit::Data);
+        let missing = read_input(Path::new("/nowhere/left.txt")).unwrap_err();
+        assert_eq!(missing.to_string(), "cannot read /nowhere/left.txt");
+        assert_eq!(exit(&missing.into()), Exit::Data);
     }
 }

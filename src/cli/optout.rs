@@ -2,11 +2,10 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::failure::Misuse;
+use super::failure::{self, Misuse};
 use super::{Global, out, session};
 use crate::domain::address::Address;
 use crate::domain::ids::OrgId;
@@ -95,8 +94,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
         }
         Action::List { json } => list(&store, *json).await?,
         Action::Import { file } => {
-            let text =
-                std::fs::read_to_string(file).with_context(|| format!("reading {}", file.display()))?;
+            let text = failure::read_input(file)?;
             let subjects = parse_lines(&text)?;
             for (address, org) in &subjects {
                 store.opt_out(address, org.as_ref(), OPERATOR).await?;
