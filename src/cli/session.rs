@@ -97,9 +97,8 @@ impl OrgWeek {
             .await
             .with_context(|| format!("looking for the org {org}"))?
             .ok_or_else(|| {
-                Misuse::new(format!("there is no active org “{org}”")).hint(
-                    "ids are compared letter by letter; `digestd import orgs` fills the built-in directory",
-                )
+                Misuse::new(format!("there is no active org “{org}”"))
+                    .hint("ids are compared letter by letter; `digestd plan` lists the orgs that there are")
             })?
             .with_context(|| format!("the org {org} has no usable time zone"))?;
         let now = store.now().await?;

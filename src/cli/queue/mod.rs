@@ -27,7 +27,7 @@ pub(super) struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Print messages
+    /// Print messages: id, state, week, org, address and when it was enqueued, between tabs
     List {
         #[command(flatten)]
         filter: Filter,

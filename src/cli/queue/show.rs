@@ -89,7 +89,7 @@ fn fields(message: &Queued) -> Vec<(&'static str, String)> {
     let time = |at: Option<DateTime<Utc>>| at.map_or_else(|| "-".to_owned(), |at| at.to_rfc3339());
     vec![
         ("id", message.id.to_string()),
-        ("uid", message.uid.clone()),
+        ("X-Digestd-Id", message.uid.clone()),
         ("org", message.org.clone()),
         ("week", message.week.clone()),
         ("user", message.user.clone()),

@@ -73,6 +73,8 @@ struct RelayStatus {
     breaker: &'static str,
     paused: bool,
     reason: Option<String>,
+    /// What the relay or the system said then.
+    note: Option<String>,
     open_until: Option<DateTime<Utc>>,
     rate_factor: f64,
 }
@@ -159,6 +161,7 @@ async fn read(config: &Config, store: &Store) -> anyhow::Result<Status> {
             breaker: relay.breaker.as_str(),
             paused: relay.paused,
             reason: relay.reason,
+            note: relay.note,
             open_until: relay.open_until,
             rate_factor: relay.rate_factor,
         },

@@ -42,8 +42,9 @@ fn replicas(replicas: &[ReplicaStatus], now: DateTime<Utc>) -> Vec<String> {
         .iter()
         .map(|replica| {
             format!(
-                "{:wide$}  {}  up {}  seen {} ago  clock {:+} ms",
+                "{:wide$}  {:.8}  {}  up {}  seen {} ago  clock {:+} ms",
                 replica.host,
+                replica.id,
                 replica.version,
                 span(now - replica.started_at),
                 span(now - replica.seen_at),
@@ -62,9 +63,10 @@ fn relay(relay: &RelayStatus) -> String {
         (false, _) => "not working",
     });
     if let Some(reason) = relay.reason.as_ref().filter(|_| relay.breaker != "closed") {
-        let _ = write!(text, " ({reason})");
+        let said = relay.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+        let _ = write!(text, " ({reason}{said})");
     }
-    if let Some(until) = relay.open_until.filter(|_| relay.breaker == "open") {
+    if let Some(until) = relay.open_until.filter(|_| relay.breaker == "open" && !relay.paused) {
         let _ = write!(text, ", next try {}", time(until));
     }
     if relay.rate_factor < 1.0 {
@@ -183,7 +185,8 @@ mod tests {
                 url: "smtps://smtp.example.org:465".to_owned(),
                 breaker: "open",
                 paused: false,
-                reason: Some("connect".to_owned()),
+                reason: Some("failing".to_owned()),
+                note: Some("connection refused".to_owned()),
                 open_until: Some(at("2026-07-06T06:01:00Z")),
                 rate_factor: 0.5,
             },
@@ -203,11 +206,11 @@ mod tests {
         PostgreSQL, schema version 1, 2026-07-06 06:00:05 UTC
 
         Replicas
-          web-1    0.1.0  up 2 h 3 min  seen 2 s ago  clock +12 ms
-          web-two  0.1.0  up 4 d 1 h  seen 2 s ago  clock -3 ms
+          web-1    8f14e45f  0.1.0  up 2 h 3 min  seen 2 s ago  clock +12 ms
+          web-two  8f14e45f  0.1.0  up 4 d 1 h  seen 2 s ago  clock -3 ms
 
         Relay
-          smtps://smtp.example.org:465  not working (connect), next try 2026-07-06 06:01:00 UTC, slowed to 50 %
+          smtps://smtp.example.org:465  not working (failing: connection refused), next try 2026-07-06 06:01:00 UTC, slowed to 50 %
 
         Messages that wait
           1,204 pending, 2 uncertain
