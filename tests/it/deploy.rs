@@ -31,6 +31,26 @@ fn dashboard_and_alerts_name_metrics_that_exist() {
     }
 }
 
+/// Asked for `--help`, one began to build an image instead.
+#[test]
+fn every_script_with_options_answers_a_question_for_help() {
+    let mut found = 0;
+    for folder in ["scripts", "scripts/containers"] {
+        let entries = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).expect("a folder");
+        for path in entries.map(|entry| entry.expect("an entry").path()).filter(|path| path.is_file()) {
+            let text = fs::read_to_string(&path).expect("a script");
+            let usage = format!("#   {folder}/{} ", path.file_name().expect("a name").to_string_lossy());
+            let has_options = text.lines().any(|line| line.starts_with(&usage) && line.contains("[--"));
+            if text.starts_with("#!/usr/bin/env bash") && has_options {
+                found += 1;
+                let answers = text.contains("--help)") || text.contains("== --help");
+                assert!(answers, "{} does not know --help", path.display());
+            }
+        }
+    }
+    assert!(found >= 6, "{found} scripts with options were found");
+}
+
 #[test]
 fn the_configuration_for_kubernetes_is_accepted() {
     let manifest = read("deploy/kubernetes/digestd.yaml");
