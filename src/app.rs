@@ -383,7 +383,8 @@ pub async fn ask_guard(_config: &Config) -> Result<(), AppError> {
     Ok(())
 }
 
-fn gate_settings(relay: &Relay, replica: ReplicaId) -> GateSettings {
+/// What the gate before a relay is made from.
+pub fn gate_settings(relay: &Relay, replica: ReplicaId) -> GateSettings {
     GateSettings {
         relay: relay_name(relay),
         replica,

@@ -12,6 +12,7 @@ use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::{Postgres, Sqlite, Store, StoreError};
 use crate::clock::Clock;
+use crate::faults::Line;
 
 /// How long an SQLite statement waits for another process's write. Writes are short, so this is
 /// only reached by a process that was frozen in the middle of one.
@@ -145,6 +146,7 @@ fn open_postgres(url: &SecretString, options: &ConnectOptions) -> Result<Store, 
         schema: options.schema.as_str().into(),
         pooler: options.pgbouncer,
         clock: options.clock.clone(),
+        line: Line::default(),
     }))
 }
 
@@ -167,5 +169,5 @@ fn open_sqlite(path: &std::path::Path, options: &ConnectOptions) -> Store {
         .max_connections(SQLITE_READERS)
         .acquire_timeout(ACQUIRE)
         .connect_lazy_with(base.pragma("query_only", "1"));
-    Store::Sqlite(Sqlite { write, read, clock: options.clock.clone() })
+    Store::Sqlite(Sqlite { write, read, clock: options.clock.clone(), line: Line::default() })
 }

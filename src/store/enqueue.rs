@@ -8,7 +8,7 @@ use sqlx::types::Json;
 
 use super::ends::end;
 use super::sends::cut;
-use super::{Store, StoreError, uncancelled};
+use super::{Store, StoreError, here, uncancelled};
 use crate::domain::ends::Ends;
 use crate::domain::ids::SendId;
 use crate::domain::message::{Draft, DraftContent, MessageState};
@@ -221,22 +221,24 @@ impl Store {
         let batch = take_apart(batch);
         match self {
             Store::Postgres(inner) => {
+                let request = inner.line.ask(here!())?;
                 let mut tx = inner.begin().await?;
                 let (enqueued, bodies) = enqueue_rows!(self, &mut tx, &batch, max_age);
                 let (ids, bytes): (Vec<i64>, Vec<&[u8]>) = bodies.into_iter().unzip();
                 sqlx::query(self.sql(INSERT_BODIES_POSTGRES)).bind(ids).bind(bytes).execute(&mut *tx).await?;
                 faults::point(Point::BeforeEnqueueCommit);
-                tx.commit().await?;
+                request.answered(tx.commit().await)?;
                 Ok(enqueued)
             }
             Store::Sqlite(inner) => {
+                let request = inner.line.ask(here!())?;
                 let mut tx = inner.write.begin_with("BEGIN IMMEDIATE").await?;
                 let (enqueued, bodies) = enqueue_rows!(self, &mut tx, &batch, max_age);
                 for (id, bytes) in bodies {
                     sqlx::query(self.sql(INSERT_BODY_SQLITE)).bind(id).bind(bytes).execute(&mut *tx).await?;
                 }
                 faults::point(Point::BeforeEnqueueCommit);
-                tx.commit().await?;
+                request.answered(tx.commit().await)?;
                 Ok(enqueued)
             }
         }

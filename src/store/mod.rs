@@ -56,6 +56,7 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 
 use crate::clock::Clock;
+use crate::faults::Line;
 use dialect::{At, Dialect};
 
 /// The database, whichever it is. Cheap to clone.
@@ -75,6 +76,7 @@ pub struct Postgres {
     /// Whether a pooler in transaction mode stands between.
     pooler: bool,
     clock: Clock,
+    line: Line,
 }
 
 /// An SQLite file: one connection that writes, several that only read.
@@ -83,6 +85,14 @@ pub struct Sqlite {
     write: SqlitePool,
     read: SqlitePool,
     clock: Clock,
+    line: Line,
+}
+
+/// Where in the source a request comes from.
+macro_rules! here {
+    () => {
+        concat!(file!(), ":", line!())
+    };
 }
 
 /// Evaluates one expression with the pool of whichever database is live.
@@ -101,14 +111,20 @@ macro_rules! run {
                 })
                 .await
             }
-            $crate::store::Store::Postgres(inner) => {
-                let $db = &inner.pool;
-                $body
-            }
-            $crate::store::Store::Sqlite(inner) => {
-                let $db = &inner.$side;
-                $body
-            }
+            $crate::store::Store::Postgres(inner) => match inner.line.ask($crate::store::here!()) {
+                Ok(request) => {
+                    let $db = &inner.pool;
+                    request.answered($body)
+                }
+                Err(error) => Err(error),
+            },
+            $crate::store::Store::Sqlite(inner) => match inner.line.ask($crate::store::here!()) {
+                Ok(request) => {
+                    let $db = &inner.$side;
+                    request.answered($body)
+                }
+                Err(error) => Err(error),
+            },
         }
     };
 }
@@ -119,12 +135,14 @@ macro_rules! transact {
     ($store:expr, $tx:ident => $body:block) => {
         match $store {
             $crate::store::Store::Postgres(inner) => {
+                let request = inner.line.ask($crate::store::here!())?;
                 let mut $tx = inner.begin().await?;
-                $crate::store::transact!(@finish $tx, $body)
+                request.answered($crate::store::transact!(@finish $tx, $body))
             }
             $crate::store::Store::Sqlite(inner) => {
+                let request = inner.line.ask($crate::store::here!())?;
                 let mut $tx = inner.write.begin_with("BEGIN IMMEDIATE").await?;
-                $crate::store::transact!(@finish $tx, $body)
+                request.answered($crate::store::transact!(@finish $tx, $body))
             }
         }
     };
@@ -141,7 +159,7 @@ macro_rules! transact {
     }};
 }
 
-pub(in crate::store) use {run, transact};
+pub(in crate::store) use {here, run, transact};
 
 /// The only row of a statement that writes, read to its end. `fetch_optional` stops at the row: SQLite then
 /// commits behind it, and what comes of that, a full disk or a busy file, is never heard.
@@ -155,6 +173,15 @@ impl Store {
         match self {
             Self::Postgres(inner) => &inner.clock,
             Self::Sqlite(inner) => &inner.clock,
+        }
+    }
+
+    /// The line to it, which a test may let fail.
+    #[cfg(feature = "faults")]
+    pub fn line(&self) -> &Line {
+        match self {
+            Self::Postgres(inner) => &inner.line,
+            Self::Sqlite(inner) => &inner.line,
         }
     }
 

@@ -19,6 +19,7 @@ mod postfix;
 mod preview;
 mod relay;
 mod replicas;
+mod requests;
 mod restore;
 mod shutdown;
 mod start;

@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::task::Poll;
 
-use digestd::app::{cleanup_of, deliver_of, key_ring, open_store, relay_name, source_of, tick_of};
+use chrono::TimeDelta;
+use digestd::app::{cleanup_of, deliver_of, gate_settings, key_ring, open_store, source_of, tick_of};
 use digestd::cleanup::Cleanup;
 use digestd::cleanup::close::Closed;
 use digestd::cleanup::election::Election;
@@ -18,7 +19,7 @@ use digestd::mail::transport::Connection;
 use digestd::metrics::Metrics;
 use digestd::progress::{Progress, Pulse};
 use digestd::store::Store;
-use digestd::store::relays::PaceLimits;
+use digestd::store::replicas::Heartbeat;
 use digestd::tick::sweep::Scope;
 use digestd::tick::{Tick, TickReport};
 use tokio::task::{AbortHandle, JoinHandle};
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Messages leased at once.
 const LEASED: usize = 16;
+/// How often a journal is asked whether it has written everything.
+const PATIENCE: usize = 5;
 
 /// The parts of one replica, put together as a process does it, without its loops.
 pub struct Replica {
@@ -54,14 +57,7 @@ impl Replica {
         let (deliver, journal) = deliver_of(config, &store, source.clone(), id, &metrics).expect("delivery");
         let cleanup = cleanup_of(config, &store, source, None, &metrics).await.expect("housekeeping");
         let election = Election::new(store.clone(), id);
-        let gate = GateSettings {
-            relay: relay_name(&config.relay),
-            replica: id,
-            connections: deliver.connections,
-            connections_total: None,
-            pace: PaceLimits::default(),
-            probe_interval: config.relay.probe_interval.to_std().expect("a span"),
-        };
+        let gate = gate_settings(&config.relay, id);
         let pulse = Progress::new().watch("steps", std::time::Duration::MAX);
         let stop = CancellationToken::new();
         Self {
@@ -122,6 +118,53 @@ impl Replica {
             let nothing = Fence { id: MessageId(-1), token: Token(0) };
             let answer = self.deliver.journal.mark(nothing, GuardOwner::random()).await;
             assert!(matches!(answer, MarkAnswer::Superseded), "{answer:?}");
+        }
+    }
+
+    /// Looks for due orgs, takes over, delivers and keeps house, as the loops do: what fails is left for the
+    /// next time.
+    pub async fn go_round(&mut self) {
+        let (pulse, stop) = (&self.pulse, &self.stop);
+        drop(self.tick.sweep(Scope::Everything, pulse, stop).await);
+        drop(self.tick.rescue(pulse, stop).await);
+        self.try_to_deliver().await;
+        if self.election.stand().await.is_ok_and(|leads| leads) {
+            let (election, pulse, stop) = (&mut self.election, &self.pulse, &self.stop);
+            drop(self.cleanup.count_ends().await);
+            drop(self.cleanup.close_weeks(election, pulse, stop).await);
+            drop(self.cleanup.count_unsettled(election, pulse, stop).await);
+            drop(self.cleanup.delete_old(election, pulse, stop).await);
+        }
+    }
+
+    /// Delivers what can be delivered, and waits until all of it is recorded.
+    pub async fn try_to_deliver(&mut self) {
+        self.deliver.gate = Gate::new(self.store.clone(), self.gate.clone());
+        let beat = Heartbeat {
+            replica: self.gate.replica,
+            host: "here".to_owned(),
+            version: "test",
+            clock_offset: TimeDelta::zero(),
+            connections: 4,
+        };
+        drop(self.store.heartbeat(&beat).await);
+        drop(self.deliver.sweep().await);
+        while let Ok(leased) = self.deliver.lease(LEASED).await
+            && !leased.is_empty()
+        {
+            for message in leased {
+                self.deliver.try_one(&mut self.connection, message).await;
+            }
+        }
+        let nothing = Fence { id: MessageId(-1), token: Token(0) };
+        // Lost as long as the journal has something left to try again, which may be for longer than this.
+        for _ in 0..PATIENCE {
+            if matches!(
+                self.deliver.journal.mark(nothing, GuardOwner::random()).await,
+                MarkAnswer::Superseded
+            ) {
+                break;
+            }
         }
     }
 
