@@ -139,7 +139,7 @@ impl Replica {
 
     /// Delivers what can be delivered, and waits until all of it is recorded.
     pub async fn try_to_deliver(&mut self) {
-        self.deliver.gate = Gate::new(self.store.clone(), self.gate.clone());
+        self.deliver.gate = Gate::new(self.store.clone(), self.gate.clone(), self.metrics.clone());
         let beat = Heartbeat {
             replica: self.gate.replica,
             host: "here".to_owned(),
