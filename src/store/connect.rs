@@ -10,9 +10,9 @@ use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions as _, Connection as _};
 
+use super::line::Line;
 use super::{Postgres, Sqlite, Store, StoreError};
 use crate::clock::Clock;
-use crate::faults::Line;
 
 /// How long an SQLite statement waits for another process's write. Writes are short, so this is
 /// only reached by a process that was frozen in the middle of one.

@@ -25,6 +25,7 @@ pub mod guard;
 pub mod import;
 pub mod leases;
 pub mod ledger;
+pub mod line;
 pub mod manual;
 pub mod migrate;
 pub mod opt_outs;
@@ -56,8 +57,8 @@ use chrono::{DateTime, Utc};
 use sqlx::{AssertSqlSafe, PgPool, SqlitePool};
 
 use crate::clock::Clock;
-use crate::faults::Line;
 use dialect::{At, Dialect};
+use line::Line;
 
 /// The database, whichever it is. Cheap to clone.
 #[derive(Debug, Clone)]

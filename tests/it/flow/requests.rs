@@ -1,6 +1,6 @@
 //! Every request to the database is lost once, and every answer: in a week in which a bit of everything
 //! happens, first the first, in the next week the second, until nothing is left to be lost. And each kind of
-//! request is lost for hours.
+//! request is lost several times in a row.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,8 +11,8 @@ use digestd::clock::Clock;
 use digestd::config::Config;
 use digestd::domain::address::{Address, AddressFault};
 use digestd::domain::ids::{OrgId, ReplicaId};
-use digestd::faults::{Line, Loss};
 use digestd::store::Store;
+use digestd::store::line::{Line, Loss};
 use digestd::store::suppressions::SuppressionTerms;
 
 use crate::support::backend::TestDatabase;
@@ -46,6 +46,8 @@ const ELSEWHERE: [&str; 3] = [
     // A question of the guard in Redis: guard.
     "was_refused",
 ];
+/// So often each kind of request is lost in a row.
+const IN_A_ROW: usize = 5;
 /// Public functions whose requests are made by another one.
 const INSIDE: [(&str, &str); 5] = [
     ("enqueue", "enqueue_all"),
@@ -313,13 +315,13 @@ both_databases! {
         lose_each(&database, Loss::Answer).await;
     }
 
-    async fn whatever_the_database_cannot_do_for_hours_everybody_gets_one_digest(database: TestDatabase) {
+    async fn whatever_the_database_refuses_for_a_while_everybody_gets_one_digest(database: TestDatabase) {
         let mut weeks = Weeks::begin(&database).await;
         let mut places: Vec<&'static str> = weeks.week(|line| line.lose(usize::MAX, Loss::Request)).await;
         let mut tried = BTreeSet::new();
         while let Some(place) = places.pop() {
             if tried.insert(place) {
-                places.extend(weeks.week(|line| line.lose_all_from(place)).await);
+                places.extend(weeks.week(|line| line.lose_from(place, IN_A_ROW)).await);
             }
         }
         nothing_is_left_out(&tried);

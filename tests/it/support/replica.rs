@@ -27,8 +27,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Messages leased at once.
 const LEASED: usize = 16;
-/// How often a journal is asked whether it has written everything.
-const PATIENCE: usize = 5;
 
 /// The parts of one replica, put together as a process does it, without its loops.
 pub struct Replica {
@@ -157,15 +155,11 @@ impl Replica {
             }
         }
         let nothing = Fence { id: MessageId(-1), token: Token(0) };
-        // Lost as long as the journal has something left to try again, which may be for longer than this.
-        for _ in 0..PATIENCE {
-            if matches!(
-                self.deliver.journal.mark(nothing, GuardOwner::random()).await,
-                MarkAnswer::Superseded
-            ) {
-                break;
-            }
-        }
+        // Lost as long as the journal has something left to try again.
+        while !matches!(
+            self.deliver.journal.mark(nothing, GuardOwner::random()).await,
+            MarkAnswer::Superseded
+        ) {}
     }
 
     /// Keeps house, if this replica leads. Says what was closed.
