@@ -230,26 +230,23 @@ mod tests {
 
     #[test]
     fn a_digest_is_empty_where_it_is_known_that_nothing_happened_for_anybody() {
-        let figures = |values: &[u64], total: u64| {
-            let label = "n".to_owned();
-            let figure = |n: &u64| Figure {
-                label: label.clone(),
-                value: Amount::count(*n),
-                previous: Some(Amount::count(9)),
-            };
-            SectionBody::Figures(Figures { shown: values.iter().map(figure).collect(), total })
+        let figure = |n: &u64| Figure {
+            label: "n".to_owned(),
+            value: Amount::count(*n),
+            previous: Some(Amount::count(9)),
         };
+        let figures = |values: &[u64]| Figures::from(values.iter().map(figure).collect::<Vec<_>>());
         let personal = |totals: &[u64]| {
             let users = ('a'..).map(|name| UserId::lenient(&name.to_string()));
             SectionBody::PersonalRows(users.zip(totals.iter().map(|n| rows(*n))).collect())
         };
-        let nothing = || vec![figures(&[0, 0], 2), SectionBody::Rows(rows(0)), personal(&[0, 0])];
+        let nothing =
+            || vec![SectionBody::Figures(figures(&[0, 0])), SectionBody::Rows(rows(0)), personal(&[0, 0])];
         assert!(digest(Vec::new()).is_empty());
         assert!(digest(nothing()).is_empty());
-        let cut_off = figures(&[0, 0], 3);
         for something in [
-            figures(&[0, 1], 2),
-            cut_off,
+            SectionBody::Figures(figures(&[0, 1])),
+            SectionBody::Figures(Figures { total: 3, ..figures(&[0, 0]) }),
             SectionBody::Rows(rows(1)),
             personal(&[0, 1]),
             SectionBody::Omitted,
