@@ -4,6 +4,7 @@
 //! Each query is asked for a whole batch of orgs at once, in a transaction that can only read and
 //! ends in time. Parameters are bound, never spliced.
 
+mod cut;
 mod database;
 mod json;
 mod listing;

@@ -38,7 +38,7 @@ impl Query {
             Some(line) => Err(SourceError::Shape {
                 query: query.name,
                 problem: format!(
-                    "line {line}: a LIMIT cuts the answer for many orgs together; the section's limit = … cuts \
+                    "line {line}: a LIMIT or OFFSET cuts the answer for many orgs together; the section's limit = … cuts \
                      each org's, and a subquery in parentheses may have its own"
                 ),
             }),

@@ -3,6 +3,7 @@
 //! Everything that only looks like a parameter stays as it is: casts, literals, quoted names,
 //! comments, dollar quotes, slices. Pure functions over text.
 
+use super::cut::Cut;
 use super::param::Named;
 use super::scanner::{Lexeme, Piece, Scanner};
 
@@ -80,7 +81,7 @@ impl<P: Named> Scanned<P> {
         pieces.collect()
     }
 
-    /// The line of a LIMIT or FETCH that cuts the answer as a whole, not that of a part.
+    /// The line of a LIMIT, OFFSET or FETCH that cuts the answer as a whole, not that of a part.
     pub fn cut_at(&self) -> Option<usize> {
         self.cut_at
     }
@@ -97,7 +98,11 @@ pub fn scan<P: Named>(sql: &str, dialect: Dialect) -> Result<Scanned<P>, ScanErr
     let mut scanner = Scanner::<P>::new(sql, dialect);
     let mut ended = false;
     let mut any = false;
+    let (mut cut, mut cut_at) = (Cut::new(dialect), None);
     while let Some(lexeme) = scanner.next()? {
+        if lexeme != Lexeme::Blank && cut.take(scanner.lexeme(), scanner.depth()) {
+            cut_at = Some(scanner.line());
+        }
         match lexeme {
             Lexeme::Blank => {}
             // Several semicolons after each other end one statement as well as one does.
@@ -112,7 +117,7 @@ pub fn scan<P: Named>(sql: &str, dialect: Dialect) -> Result<Scanned<P>, ScanErr
     if !scanner.is_balanced() {
         return Err(ScanError::Unbalanced { line: scanner.line() });
     }
-    Ok(Scanned { cut_at: scanner.cut_at(), pieces: scanner.into_pieces() })
+    Ok(Scanned { cut_at, pieces: scanner.into_pieces() })
 }
 
 #[cfg(test)]
@@ -135,15 +140,46 @@ mod tests {
 
     #[test]
     fn a_limit_of_the_whole_answer_is_told_from_others() {
-        let cut_at = |sql| scan(sql, Postgres).unwrap_or_else(|error| panic!("{sql}: {error}")).cut_at();
-        assert_eq!(cut_at("SELECT a FROM t\nORDER BY a Limit 10"), Some(2));
-        assert_eq!(cut_at("SELECT a FROM t FETCH FIRST 3 ROWS ONLY;"), Some(1));
-        for of_a_part in [
+        #[track_caller]
+        fn check(dialect: Dialect, sql: &str, line: Option<usize>) {
+            let scanned = scan(sql, dialect).unwrap_or_else(|error| panic!("{sql}: {error}"));
+            assert_eq!(scanned.cut_at(), line, "{sql}");
+        }
+        for (sql, line) in [
+            ("SELECT a FROM t\nORDER BY a Limit 10", 2),
+            ("SELECT a FROM t WHERE b > 1. LIMIT 10", 1),
+            ("SELECT a AS \"as\" FROM t LIMIT 10", 1),
+            ("SELECT a FROM t WHERE org_id = ANY(:org_ids)/* all */LIMIT(10)", 1),
+            ("WITH l AS (SELECT a FROM t LIMIT 1)\nSELECT a FROM l\nLIMIT 2", 3),
+        ] {
+            check(Postgres, sql, Some(line));
+            check(Sqlite, sql, Some(line));
+        }
+        for sql in [
+            "SELECT a FROM t FETCH FIRST 3 ROWS ONLY;",
+            "SELECT a FROM t OFFSET 3",
+            "(SELECT a FROM t LIMIT 3)",
+            "((SELECT a FROM t) LIMIT 3)",
+            "(SELECT a FROM t LIMIT 3) UNION ALL (SELECT a FROM u)",
+        ] {
+            check(Postgres, sql, Some(1));
+        }
+        for sql in [
             "SELECT a FROM o, LATERAL (SELECT a FROM t WHERE t.o = o.id LIMIT 3) AS t",
             "SELECT plan.limit, \"limit\", 'limit 3', x AS limit, limits FROM t -- LIMIT 3",
+            "SELECT plan /* of */ . /* its */ limit, x AS -- a\n limit FROM t /* LIMIT 3 */",
+            "WITH l AS (SELECT a FROM t OFFSET 3) SELECT a FROM l WHERE a = ANY(ARRAY(SELECT 1 LIMIT 1))",
         ] {
-            assert_eq!(cut_at(of_a_part), None, "{of_a_part}");
+            check(Postgres, sql, None);
+            check(Sqlite, sql, None);
         }
+        check(
+            Postgres,
+            "(SELECT a FROM t) UNION SELECT b FROM o, LATERAL (SELECT b FROM t LIMIT 3) AS l",
+            None,
+        );
+        check(Postgres, "SELECT $$ LIMIT 3 $$, E'\\' LIMIT 3' FROM t", None);
+        check(Sqlite, "SELECT fetch, offset, [limit 3], `limit` FROM t", None);
     }
 
     #[test]

@@ -33,13 +33,13 @@ pub(super) struct Scanner<'a, P> {
     pieces: Vec<Piece<P>>,
     /// The open parentheses and brackets.
     open: Vec<char>,
-    /// The line where the whole answer is cut.
-    cut_at: Option<usize>,
+    /// Where the lexeme that was read last begins.
+    began: usize,
 }
 
 impl<'a, P: Named> Scanner<'a, P> {
     pub fn new(sql: &'a str, dialect: Dialect) -> Self {
-        Self { sql, dialect, at: 0, from: 0, pieces: Vec::new(), open: Vec::new(), cut_at: None }
+        Self { sql, dialect, at: 0, from: 0, pieces: Vec::new(), open: Vec::new(), began: 0 }
     }
 
     /// Whether every parenthesis and bracket has had its twin.
@@ -47,9 +47,14 @@ impl<'a, P: Named> Scanner<'a, P> {
         self.open.is_empty()
     }
 
-    /// The line of a LIMIT or FETCH that cuts the whole answer, if there is one.
-    pub fn cut_at(&self) -> Option<usize> {
-        self.cut_at
+    /// How many parentheses and brackets are open.
+    pub fn depth(&self) -> usize {
+        self.open.len()
+    }
+
+    /// The lexeme that was read last.
+    pub fn lexeme(&self) -> &'a str {
+        self.sql.get(self.began..self.at).unwrap_or_default()
     }
 
     /// What was read, up to the end.
@@ -61,7 +66,7 @@ impl<'a, P: Named> Scanner<'a, P> {
     /// The next lexeme; `None` at the end.
     pub fn next(&mut self) -> Result<Option<Lexeme>, ScanError> {
         let Some(c) = self.rest().chars().next() else { return Ok(None) };
-        let start = self.at;
+        self.began = self.at;
         let second = self.rest().chars().nth(1);
         let postgres = self.dialect == Dialect::Postgres;
         match (c, second) {
@@ -87,7 +92,7 @@ impl<'a, P: Named> Scanner<'a, P> {
             (':', Some(':' | '=')) => self.at += 2,
             (':', Some(first)) if is_name_start(first) && !self.is_slice() => return self.param().map(Some),
             (';', _) => {
-                self.flush(start);
+                self.flush(self.began);
                 self.at += 1;
                 self.from = self.at;
                 return Ok(Some(Lexeme::Semicolon));
@@ -146,23 +151,12 @@ impl<'a, P: Named> Scanner<'a, P> {
             && before.is_some_and(|c| is_name_part(c) || matches!(c, ')' | ']' | '"' | '\''))
     }
 
-    /// A keyword, name or number. What is glued to it is part of it, such as the `$` of `a$b$`.
+    /// A keyword, name or number. What is glued to it is part of it, such as the `$` of `a$b$` and the dot of `1.`.
     fn word(&mut self) {
-        let part = |c: char| is_name_part(c) || c == '$' && self.dialect == Dialect::Postgres;
-        let end = self.rest().find(|c| !part(c)).unwrap_or(self.rest().len());
-        let word = self.rest().get(..end).unwrap_or_default();
-        let cuts = ["limit", "fetch"].iter().any(|cut| word.eq_ignore_ascii_case(cut));
-        if cuts && self.open.is_empty() && !self.is_label() {
-            self.cut_at = Some(self.line());
-        }
-        self.at += end;
-    }
-
-    /// Whether a keyword here is a name: `plan.limit`, `AS limit`.
-    fn is_label(&self) -> bool {
-        let before = self.sql.get(..self.at).unwrap_or_default().trim_end();
-        let word = before.rsplit(|c| !is_name_part(c)).next().unwrap_or_default();
-        before.ends_with('.') || word.eq_ignore_ascii_case("as")
+        let dollar = self.dialect == Dialect::Postgres;
+        let number = self.rest().starts_with(|c: char| c.is_ascii_digit());
+        let part = |c: char| is_name_part(c) || c == '$' && dollar || c == '.' && number;
+        self.at += self.rest().find(|c| !part(c)).unwrap_or(self.rest().len());
     }
 
     fn close(&mut self, closing: char) -> Result<(), ScanError> {

@@ -90,7 +90,7 @@ both_databases! {
     async fn a_limit_over_many_orgs_together_is_refused(database: TestDatabase) {
         let section = "sql = \"SELECT 1 AS org_id, 2 AS n ORDER BY n LIMIT 10\"";
         let (database, error) = refused(database, RECIPIENTS, section).await;
-        assert!(error.contains("section “s”") && error.contains("line 1: a LIMIT cuts"), "{error}");
+        assert!(error.contains("section “s”") && error.contains("line 1: a LIMIT or OFFSET cuts"), "{error}");
         let toml = format!(
             "[source]\nrecipients = \"{RECIPIENTS}\"\n[[section]]\nname = \"s\"\ntitle = \"S\"\n\
              sql = \"SELECT org_id, n FROM (SELECT 1 AS org_id, 2 AS n LIMIT 10) AS t\""
