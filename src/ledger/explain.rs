@@ -1,6 +1,9 @@
 //! What became of one org's digest, and why.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+use chrono::{DateTime, Utc};
 
 use super::facts::Facts;
 use super::recipients::{Hosts, opted_out, stories, suppressed};
@@ -102,7 +105,7 @@ impl Ledger {
         sends: &[SendStory],
         to: Option<&Whom>,
     ) -> Result<Vec<LeftOut>, LedgerError> {
-        let mailed: Vec<&str> = sends
+        let mailed: BTreeSet<&str> = sends
             .iter()
             .flat_map(|send| &send.recipients)
             .map(|recipient| recipient.address.as_str())
@@ -110,13 +113,18 @@ impl Ledger {
         let normal =
             |email: &str| Address::parse(email).map_or_else(|_| email.to_owned(), |a| a.normal().to_owned());
         let mut left_out = Vec::new();
+        let mut opted_in: BTreeMap<String, Option<DateTime<Utc>>> = BTreeMap::new();
         let mut addresses: Vec<String> = mailed.iter().map(|address| (*address).to_owned()).collect();
         for admin in facts.standing.iter().flat_map(|standing| &standing.admins) {
             let address = normal(&admin.email);
+            if admin.weekly_digest {
+                let newest = opted_in.entry(address.clone()).or_default();
+                *newest = admin.opted_in_at.max(*newest);
+            }
             if to.is_some_and(|to| !to.is(&admin.user, &address)) {
                 continue;
             }
-            if !mailed.contains(&address.as_str())
+            if !mailed.contains(address.as_str())
                 && let Some(why) = admin.left_out(facts.slot.at).or_else(|| came_late(of_week))
             {
                 left_out.push(LeftOut { user: Some(admin.user.clone()), address: address.clone(), why });
@@ -139,22 +147,20 @@ impl Ledger {
         addresses.dedup();
         let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
         let opt_outs = self.store.opt_outs_of(&addresses).await?;
-        let opted_in = |address: &str| {
-            let admins = facts.standing.iter().flat_map(|standing| &standing.admins);
-            let theirs = admins.filter(|admin| admin.weekly_digest && normal(&admin.email) == address);
-            theirs.filter_map(|admin| admin.opted_in_at).max()
-        };
         let failing = sends.iter().flat_map(|send| &send.recipients).filter(|recipient| {
             let reasons = [MessageReason::Suppressed, MessageReason::Refused, MessageReason::TooManyAttempts];
             recipient.reason.is_some_and(|reason| reasons.iter().any(|known| known.as_str() == reason))
         });
-        let failing: Vec<&str> = failing.map(|recipient| recipient.address.as_str()).collect();
-        for address in addresses.iter().filter(|address| to.is_some() || failing.contains(address)) {
+        let failing: BTreeSet<&str> = failing.map(|recipient| recipient.address.as_str()).collect();
+        for address in addresses.iter().filter(|address| to.is_some() || failing.contains(*address)) {
             let Ok(address) = Address::parse(address) else { continue };
             let known = self.store.suppression_of(&address).await?;
             left_out.extend(known.filter(|known| known.suppressed).as_ref().map(suppressed));
         }
-        left_out.extend(opt_outs.iter().filter_map(|out| opted_out(out, &facts.org, opted_in(&out.address))));
+        let told = opt_outs
+            .iter()
+            .filter_map(|out| opted_out(out, &facts.org, opted_in.get(&out.address).copied().flatten()));
+        left_out.extend(told);
         Ok(left_out)
     }
 
