@@ -28,7 +28,7 @@ use crate::guard::Guard;
 use crate::mail::transport::{Connection, Transport};
 use crate::metrics::Metrics;
 use crate::progress::{Progress, Pulse};
-use crate::source::Source;
+use crate::source::{Member, Source};
 use crate::store::outbox::{LeaseTerms, Swept};
 use crate::store::suppressions::SuppressionTerms;
 use crate::store::{Store, StoreError};
@@ -210,7 +210,7 @@ async fn sweep_loop(deliver: &Deliver, pulse: &Pulse, stop: &CancellationToken) 
 
 impl Deliver {
     /// Leases up to `places` messages, as many as the relay's state allows, and keeps only those whose
-    /// recipients still are admins.
+    /// recipients still are admins at the same address.
     pub async fn lease(&self, places: usize) -> Result<Vec<Leased>, StoreError> {
         self.metrics.set_connections(self.transport.open_connections());
         self.gate.refresh().await?;
@@ -302,11 +302,23 @@ impl Deliver {
         };
         let mut kept = Vec::with_capacity(leased.len());
         for message in leased {
-            if members.contains(&(message.org.clone(), message.user.clone())) {
+            // It may hold rows for this admin's eyes alone: whoever else has the address is not meant.
+            let member = Member {
+                org: message.org.clone(),
+                user: message.user.clone(),
+                address: Some(message.address.clone()),
+            };
+            if members.contains(&member) {
                 kept.push(message);
             } else {
                 let disposition = Disposition::Suppressed(MessageReason::NotAMember);
-                self.finish(&message, disposition, "members", "no longer an active, opted-in admin").await;
+                self.finish(
+                    &message,
+                    disposition,
+                    "members",
+                    "no longer an active, opted-in admin at this address",
+                )
+                .await;
             }
         }
         kept

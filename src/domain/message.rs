@@ -241,7 +241,9 @@ pub struct Leased {
     pub org: OrgId,
     /// The admin.
     pub user: UserId,
-    /// The envelope recipient.
+    /// Their address in its normal form.
+    pub address: String,
+    /// The envelope recipient: the admin, or whoever gets all mail of a test installation.
     pub to: Address,
     /// What the guard remembers.
     pub fingerprint: Fingerprint,

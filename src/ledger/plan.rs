@@ -1,6 +1,6 @@
 //! A dry run: who would get what, and when.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 
 use chrono::{DateTime, Utc};
@@ -116,14 +116,14 @@ impl Plan<'_> {
         let week_of = |schedule: &WeeklySchedule| week.unwrap_or_else(|| ledger.current_week(schedule, now));
         let placed = ledger.place(&page, week_of, &mut self.instants).await?;
         let orgs: Vec<&OrgId> = page.iter().map(|candidate| &candidate.org).collect();
-        let mut members: BTreeMap<OrgId, Vec<String>> = BTreeMap::new();
-        for (org, user) in ledger.source.members(&orgs).await? {
-            members.entry(org).or_default().push(user.to_string());
+        let mut members: BTreeMap<OrgId, BTreeSet<String>> = BTreeMap::new();
+        for member in ledger.source.members(&orgs).await? {
+            members.entry(member.org).or_default().insert(member.user.to_string());
         }
         let states = ledger.states(&placed).await?;
         let planned = placed.iter().map(|placed| {
             let state = states.get(placed.candidate.org.as_str()).copied();
-            let recipients = members.remove(&placed.candidate.org).unwrap_or_default();
+            let recipients = members.remove(&placed.candidate.org).unwrap_or_default().into_iter().collect();
             ledger.planned(placed, state, recipients, now)
         });
         Ok(Some(planned.collect()))

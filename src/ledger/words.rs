@@ -62,7 +62,7 @@ pub(super) const fn message_reason(reason: MessageReason) -> &'static str {
         MessageReason::OptedOut => "the address is opted out",
         MessageReason::Suppressed => "the address has bounced before",
         MessageReason::Duplicate => "the guard knows this digest for this address already",
-        MessageReason::NotAMember => "no longer an active, opted-in admin",
+        MessageReason::NotAMember => "no longer an active, opted-in admin at this address",
         MessageReason::BadAddress => "the address cannot be parsed",
         MessageReason::RenderFailed => "this recipient's mail could not be rendered",
         MessageReason::Refused => "the relay refused it for good",

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{NaiveTime, Weekday};
 use serde_json::Value;
 
-use super::{Gathered, Question, SourceError};
+use super::{Gathered, Member, Question, SourceError};
 use crate::domain::address::Address;
 use crate::domain::candidate::Candidate;
 use crate::domain::digest::{
@@ -89,12 +89,16 @@ impl BuiltIn {
         Ok(row.map(|(zone, weekday, time)| self.schedule_of(&zone, weekday.as_deref(), time.as_deref())))
     }
 
-    pub(super) async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {
+    pub(super) async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<Member>, SourceError> {
         let mut distinct: Vec<&str> = orgs.iter().map(|org| org.as_str()).collect();
         distinct.sort_unstable();
         distinct.dedup();
         let rows = self.store.members(&distinct).await?;
-        rows.into_iter().map(|(org, user)| Ok((org_id(&org)?, UserId::lenient(&user)))).collect()
+        let member = |(org, user, email): (String, String, String)| {
+            let address = Address::parse(&email).ok().map(|address| address.normal().to_owned());
+            Ok(Member { org: org_id(&org)?, user: UserId::lenient(&user), address })
+        };
+        rows.into_iter().map(member).collect()
     }
 
     pub(super) async fn names(&self, orgs: &[&OrgId]) -> Result<BTreeMap<OrgId, String>, SourceError> {

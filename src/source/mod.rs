@@ -129,6 +129,17 @@ pub enum Gathered {
     BadZone(ZoneError),
 }
 
+/// An active, opted-in admin of an org.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Member {
+    /// The org.
+    pub org: OrgId,
+    /// The admin.
+    pub user: UserId,
+    /// The address in its normal form; `None`: it cannot be parsed.
+    pub address: Option<String>,
+}
+
 /// An org as an operator's database lists it now.
 #[derive(Debug)]
 pub struct Listed {
@@ -194,8 +205,8 @@ impl Source {
         }
     }
 
-    /// Who of these orgs is an active, opted-in admin right now.
-    pub async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {
+    /// Who of these orgs is an active, opted-in admin right now, and at which address.
+    pub async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<Member>, SourceError> {
         match self {
             Self::BuiltIn(directory) => directory.members(orgs).await,
             Self::Operator(operator) => operator.members(orgs).await,

@@ -181,7 +181,7 @@ const ITEMS: &str = "
     ORDER BY org_id, place";
 
 const MEMBERS: &str = "
-    SELECT a.org_id, a.id
+    SELECT a.org_id, a.id, a.email
     FROM digestd.admins AS a
     JOIN {each}($1) AS u ON a.org_id = u.value->>'org'
     JOIN digestd.orgs AS o ON o.id = a.org_id
@@ -313,8 +313,8 @@ impl Store {
             .collect())
     }
 
-    /// Who of these orgs is an active, opted-in admin right now: pairs of org and admin.
-    pub async fn members(&self, orgs: &[&str]) -> Result<Vec<(String, String)>, StoreError> {
+    /// Who of these orgs is an active, opted-in admin right now: org, admin and address.
+    pub async fn members(&self, orgs: &[&str]) -> Result<Vec<(String, String, String)>, StoreError> {
         run!(self, read, db => {
             sqlx::query_as(self.sql(MEMBERS)).bind(Json(org_keys(orgs))).fetch_all(db).await
         })

@@ -70,7 +70,7 @@ const LEASE: &str = "
         lease_until = CASE WHEN o.expires_at > {now} AND o.attempts < $5 THEN {now} + $3{ms} END
     WHERE o.id {among}(SELECT due_id FROM due){end_among} AND o.state = 'pending'
     RETURNING
-        id, token, state, reason, uid, org_id, user_id, mailbox, fingerprint, attempts, resend,
+        id, token, state, reason, uid, org_id, user_id, address, mailbox, fingerprint, attempts, resend,
         EXISTS (
             SELECT 1
             -- Under another name, because RETURNING cannot qualify its own.
@@ -104,6 +104,7 @@ type LeasedRow = (
     i64,
     String,
     Option<String>,
+    String,
     String,
     String,
     String,
@@ -161,7 +162,22 @@ impl Store {
 }
 
 fn leased_message(row: LeasedRow, trusted_until: Instant) -> Result<Leased, StoreError> {
-    let (id, token, _, _, uid, org, user, mailbox, fingerprint, attempts, resend, failed_before, bytes) = row;
+    let (
+        id,
+        token,
+        _,
+        _,
+        uid,
+        org,
+        user,
+        address,
+        mailbox,
+        fingerprint,
+        attempts,
+        resend,
+        failed_before,
+        bytes,
+    ) = row;
     let unknown = |column| StoreError::inconsistent("outbox", column, id);
     Ok(Leased {
         id: MessageId(id),
@@ -169,6 +185,7 @@ fn leased_message(row: LeasedRow, trusted_until: Instant) -> Result<Leased, Stor
         uid: MessageUid::from_stored(uid),
         org: OrgId::parse(&org).map_err(|_| unknown("org_id"))?,
         user: UserId::parse(&user).map_err(|_| unknown("user_id"))?,
+        address,
         to: mailbox.and_then(|m| Address::parse(&m).ok()).ok_or_else(|| unknown("mailbox"))?,
         fingerprint: fingerprint.map(Fingerprint::from_stored).ok_or_else(|| unknown("fingerprint"))?,
         attempts: u32::try_from(attempts).map_err(|_| unknown("attempts"))?,

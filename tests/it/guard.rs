@@ -54,6 +54,7 @@ fn lease(id: i64, of: &str) -> Leased {
         uid: MessageUid::from_stored(format!("{id:032}")),
         org: OrgId::parse("acme").expect("an id"),
         user: UserId::parse("ann").expect("an id"),
+        address: to.normal().to_owned(),
         fingerprint: Fingerprint::derive(to.normal(), "digest", of),
         to,
         attempts: 0,

@@ -38,10 +38,10 @@ use self::query::{Query, Values};
 use self::scan::Dialect;
 use self::section::{Collected, Section};
 use self::shape::Columns;
-use super::{Gathered, Listed, Question, SourceError};
+use super::{Gathered, Listed, Member, Question, SourceError};
 use crate::config::{self, DatabaseUrl, OnError};
 use crate::domain::digest::{self, DigestInput, SectionBody};
-use crate::domain::ids::{OrgId, UserId};
+use crate::domain::ids::OrgId;
 use crate::domain::schedule::WeeklySchedule;
 use crate::domain::zone::ZoneError;
 
@@ -146,7 +146,7 @@ impl Operator {
         Ok(Some(Listed { name, candidate, recipients: people::recipients(&rows) }))
     }
 
-    pub(super) async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<(OrgId, UserId)>, SourceError> {
+    pub(super) async fn members(&self, orgs: &[&OrgId]) -> Result<BTreeSet<Member>, SourceError> {
         let learnt = self.learnt().await?;
         let distinct: BTreeSet<&str> = orgs.iter().map(|org| org.as_str()).collect();
         let orgs: Vec<String> = distinct.into_iter().map(str::to_owned).collect();

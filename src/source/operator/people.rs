@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime, Utc};
 use serde_json::{Map, Value};
 
-use super::super::Question;
+use super::super::{Member, Question};
 use super::database::{OrgRow, Row};
 use crate::domain::address::Address;
 use crate::domain::candidate::Candidate;
@@ -60,8 +60,14 @@ pub(super) fn names(rows: &[Row]) -> BTreeMap<OrgId, String> {
 }
 
 /// Who is named by the rows.
-pub(super) fn members(rows: &[Row]) -> BTreeSet<(OrgId, UserId)> {
-    rows.iter().filter_map(ids).collect()
+pub(super) fn members(rows: &[Row]) -> BTreeSet<Member> {
+    let member = |row: &Row| {
+        let (org, user) = ids(row)?;
+        let email = text(&row.columns, "email").unwrap_or_default();
+        let address = Address::parse(&email).ok().map(|address| address.normal().to_owned());
+        Some(Member { org, user, address })
+    };
+    rows.iter().filter_map(member).collect()
 }
 
 /// The recipients named by the rows of one org. The first of a user's rows holds.

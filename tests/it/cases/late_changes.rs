@@ -25,12 +25,23 @@ fn as_an_application(database: &TestDatabase) -> String {
     )
 }
 
-/// Two admins in each of nine orgs; by the time of the hand-over something has happened to eight of them.
+/// Two admins in each of eleven orgs; by the time of the hand-over something has happened to ten of them.
 async fn ends_of(database: &TestDatabase, lines: &str) -> (Vec<String>, usize) {
     let store = store(database).await;
     let mut rows = Rows::new(database);
-    let orgs =
-        ["bounced", "closed", "deleted", "disabled", "everything", "left", "removed", "stays", "switched"];
+    let orgs = [
+        "bounced",
+        "closed",
+        "deleted",
+        "disabled",
+        "everything",
+        "left",
+        "moved",
+        "recased",
+        "removed",
+        "stays",
+        "switched",
+    ];
     for org in orgs {
         rows.simple(org, monday() - TimeDelta::days(2)).admin(
             &format!("{org}-b"),
@@ -40,12 +51,14 @@ async fn ends_of(database: &TestDatabase, lines: &str) -> (Vec<String>, usize) {
     }
     rows.write(database).await;
     let engine = Engine::with(database, &store, lines).await;
-    assert_eq!(engine.sweep().await.messages, 18);
+    assert_eq!(engine.sweep().await.messages, 22);
 
     Rows::new(database)
         .statement("UPDATE {}admins SET active = FALSE WHERE id = 'disabled-a'")
         .statement("UPDATE {}admins SET weekly_digest = FALSE WHERE id = 'switched-a'")
         .statement("DELETE FROM {}admins WHERE id = 'deleted-a'")
+        .statement("UPDATE {}admins SET email = 'new@moved.example' WHERE id = 'moved-a'")
+        .statement("UPDATE {}admins SET email = 'A@Recased.Example' WHERE id = 'recased-a'")
         .statement("UPDATE {}orgs SET active = FALSE WHERE id = 'closed'")
         .statement("DELETE FROM {}activity WHERE org_id = 'removed'")
         .statement("DELETE FROM {}admins WHERE org_id = 'removed'")
@@ -63,17 +76,18 @@ async fn ends_of(database: &TestDatabase, lines: &str) -> (Vec<String>, usize) {
 
     let query = "SELECT address || ' ' || COALESCE(reason, state), COUNT(*) FROM {}outbox WHERE state <> 'accepted' GROUP BY 1 ORDER BY 1";
     let ends = numbers(database, query).await.into_iter().map(|(text, _)| text).collect();
-    assert_eq!(Counts::read(database).await.messages("suppressed"), 10);
+    assert_eq!(Counts::read(database).await.messages("suppressed"), 11);
     (ends, mails(database).len())
 }
 
-const ENDS: [&str; 10] = [
+const ENDS: [&str; 11] = [
     "a@bounced.example suppressed",
     "a@closed.example not_a_member",
     "a@deleted.example not_a_member",
     "a@disabled.example not_a_member",
     "a@everything.example opted_out",
     "a@left.example opted_out",
+    "a@moved.example not_a_member",
     "a@removed.example not_a_member",
     "a@switched.example not_a_member",
     "b@closed.example not_a_member",
@@ -89,14 +103,30 @@ both_databases! {
     /// were looked at when mails were made and not when they left.
     async fn whoever_may_not_have_it_any_more_when_it_leaves_gets_nothing(database: TestDatabase) {
         let (ends, mails) = ends_of(&database, "").await;
-        assert_eq!((ends, mails), (ENDS.map(str::to_owned).to_vec(), 8));
+        assert_eq!((ends, mails), (ENDS.map(str::to_owned).to_vec(), 11));
     }
 
     /// The same with an application's own database.
     async fn whoever_has_left_the_application_when_it_leaves_gets_nothing(database: TestDatabase) {
         let lines = as_an_application(&database);
         let (ends, mails) = ends_of(&database, &lines).await;
-        assert_eq!((ends, mails), (ENDS.map(str::to_owned).to_vec(), 8));
+        assert_eq!((ends, mails), (ENDS.map(str::to_owned).to_vec(), 11));
+    }
+
+    /// It may hold what only the one who left was to read.
+    async fn a_mail_made_for_one_who_has_left_reaches_nobody_else_at_the_address(database: TestDatabase) {
+        let store = store(&database).await;
+        let mut rows = Rows::new(&database);
+        rows.simple("acme", monday() - TimeDelta::days(2)).admin("acme-b", "acme", "A@ACME.example");
+        rows.write(&database).await;
+        let engine = Engine::new(&database, &store).await;
+        assert_eq!(engine.sweep().await.messages, 1);
+        Rows::new(&database)
+            .statement("DELETE FROM {}admins WHERE id = (SELECT user_id FROM {}outbox)")
+            .write(&database)
+            .await;
+        engine.deliver(&database).await;
+        assert_eq!((mails(&database).len(), Counts::read(&database).await.messages("suppressed")), (0, 1));
     }
 
     /// Not to know who may have a mail is no reason to send it, nor to drop it.
@@ -127,7 +157,7 @@ both_databases! {
 
         Rows::new(&database)
             .statement("UPDATE {}orgs SET name = 'Another name', locale = 'de'")
-            .statement("UPDATE {}admins SET name = 'Somebody', email = 'Other@acme.example'")
+            .statement("UPDATE {}admins SET name = 'Somebody', email = 'A@ACME.example'")
             .statement("UPDATE {}activity SET title = 'Late news'")
             .write(&database)
             .await;

@@ -3,7 +3,7 @@
 use super::{App, gather, told};
 use crate::support::backend::Kind;
 use digestd::domain::candidate::Candidate;
-use digestd::source::Source;
+use digestd::source::{Member, Source};
 
 async fn candidates(source: &Source, zones: Option<&[&str]>) -> Vec<String> {
     let zones: Option<Vec<String>> = zones.map(|zones| zones.iter().map(|zone| (*zone).to_owned()).collect());
@@ -224,8 +224,11 @@ both_databases! {
         let digests = gather(&source, &["10", "11", "9"]).await.expect("digests");
         assert_eq!(told(&digests).replace("44.00", "44"), DESK_TOLD);
         let members = source.members(&super::orgs(&["9", "11"]).iter().collect::<Vec<_>>()).await.expect("members");
-        let members: Vec<String> = members.iter().map(|(org, user)| format!("{org}/{user}")).collect();
-        assert_eq!(members, ["9/1", "9/2"]);
+        let named = |member: &Member| {
+            format!("{}/{} {}", member.org, member.user, member.address.as_deref().unwrap_or("no address"))
+        };
+        let members: Vec<String> = members.iter().map(named).collect();
+        assert_eq!(members, ["9/1 ana@nine.example", "9/2 bo@nine.example"]);
         assert_eq!(source.schedule(&super::orgs(&["11"])[0]).await.expect("an answer"), None);
         assert_eq!(source.schedule(&super::orgs(&["no-number"])[0]).await.expect("an answer"), None);
         assert!(source.schedule(&super::orgs(&["12"])[0]).await.expect("an answer").is_some_and(|s| s.is_err()));
