@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::task::Poll;
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use digestd::app::{cleanup_of, deliver_of, gate_settings, key_ring, open_store, source_of, tick_of};
@@ -24,6 +25,8 @@ use digestd::tick::sweep::Scope;
 use digestd::tick::{Tick, TickReport};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
+
+use super::eventually;
 
 /// Messages leased at once.
 const LEASED: usize = 16;
@@ -155,11 +158,12 @@ impl Replica {
             }
         }
         let nothing = Fence { id: MessageId(-1), token: Token(0) };
-        // Lost as long as the journal has something left to try again.
-        while !matches!(
-            self.deliver.journal.mark(nothing, GuardOwner::random()).await,
-            MarkAnswer::Superseded
-        ) {}
+        // Lost as long as the journal has something left to try again; each lost one is one more to take back.
+        eventually("a journal that has written everything", Duration::from_secs(60), async || {
+            let answer = self.deliver.journal.mark(nothing, GuardOwner::random()).await;
+            matches!(answer, MarkAnswer::Superseded).then_some(())
+        })
+        .await;
     }
 
     /// Keeps house, if this replica leads. Says what was closed.
