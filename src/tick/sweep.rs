@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use futures_util::{StreamExt as _, stream};
 use tokio_util::sync::CancellationToken;
 
 use super::{Tick, TickError, TickReport};
@@ -35,6 +36,8 @@ type StoredSlots = HashMap<(WeeklySchedule, WeekKey), DateTime<Utc>>;
 pub const PAGE: u32 = 1000;
 /// Pages that are held at once: some megabytes. The more there are, the more seldom two replicas meet.
 pub const WINDOW: usize = 32;
+/// Batches under way at once: while one waits for a database, another is rendered. Each holds its orgs' data.
+const BATCHES_AT_ONCE: usize = 2;
 
 impl Tick {
     /// One sweep, until its end or until told to stop. Slots are remembered as swept only if every
@@ -74,7 +77,8 @@ impl Tick {
         Ok(report)
     }
 
-    /// Works through a window of pages, batch by batch in this replica's own order.
+    /// Works through a window of pages, batch by batch in this replica's own order. What fails lets those that
+    /// are under way come to their end, and no other begin.
     async fn visit(
         &self,
         pages: Vec<Vec<Candidate>>,
@@ -89,18 +93,26 @@ impl Tick {
             report.candidates += page.len() as u64;
             batches.extend(self.due_batches(&page, now, stored).await?);
         }
-        for place in visiting_order(batches.len(), self.terms.replica) {
-            if stop.is_cancelled() {
-                return Ok(());
-            }
-            // Looked at just before the claim: another replica may have come by meanwhile.
-            let batch = self.store.without_send(std::mem::take(&mut batches[place])).await?;
-            if !batch.is_empty() {
-                report.add(self.claim_and_work(batch, pulse, stop).await?);
+        let order = visiting_order(batches.len(), self.terms.replica);
+        let ordered: Vec<Vec<DueOrg>> =
+            order.into_iter().map(|place| std::mem::take(&mut batches[place])).collect();
+        let halt = CancellationToken::new();
+        let begun = ordered.into_iter().take_while(|_| !stop.is_cancelled() && !halt.is_cancelled());
+        let mut working = stream::iter(begun)
+            .map(|batch| self.claim_and_work(batch, pulse, stop))
+            .buffer_unordered(BATCHES_AT_ONCE);
+        let mut failure = None;
+        while let Some(worked) = working.next().await {
+            match worked {
+                Ok(of_batch) => report.add(of_batch),
+                Err(error) => {
+                    halt.cancel();
+                    failure.get_or_insert(error);
+                }
             }
             pulse.touch();
         }
-        Ok(())
+        failure.map_or(Ok(()), Err)
     }
 
     /// The orgs of a page that are due, in batches for claiming.
@@ -163,10 +175,15 @@ impl Tick {
 
     async fn claim_and_work(
         &self,
-        due: Vec<DueOrg>,
+        batch: Vec<DueOrg>,
         pulse: &Pulse,
         stop: &CancellationToken,
     ) -> Result<TickReport, TickError> {
+        // Looked at just before the claim: another replica may have come by meanwhile.
+        let due = self.store.without_send(batch).await?;
+        if due.is_empty() {
+            return Ok(TickReport::default());
+        }
         let id = ClaimId::random();
         let claims: Vec<Claim> = match self.store.claim(&due, id, self.terms).await {
             Ok(claims) => claims,
