@@ -298,6 +298,7 @@ pub async fn tick_of(
             send_empty: config.digest.empty == Empty::Send,
         },
         metrics: metrics.clone(),
+        gathering: tokio::sync::Mutex::default(),
     })
 }
 

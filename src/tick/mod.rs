@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::due::DueRules;
@@ -44,6 +45,8 @@ pub struct Tick {
     pub limits: Limits,
     /// What is counted.
     pub metrics: Metrics,
+    /// Held by the batch of a sweep that asks the application: one at a time, however many are under way.
+    pub gathering: Mutex<()>,
 }
 
 /// Bounds of a tick.

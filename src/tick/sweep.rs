@@ -36,7 +36,8 @@ type StoredSlots = HashMap<(WeeklySchedule, WeekKey), DateTime<Utc>>;
 pub const PAGE: u32 = 1000;
 /// Pages that are held at once: some megabytes. The more there are, the more seldom two replicas meet.
 pub const WINDOW: usize = 32;
-/// Batches under way at once: while one waits for a database, another is rendered. Each holds its orgs' data.
+/// Batches under way at once: while the application is asked about one, another is rendered and enqueued. Each
+/// holds its orgs' data.
 const BATCHES_AT_ONCE: usize = 2;
 
 impl Tick {

@@ -74,7 +74,10 @@ impl Tick {
         let mut report = TickReport::default();
         for group in by_period(claims) {
             let keep_alive = KeepAlive::start(&self.store, &group, self.terms.lease);
-            match self.gather(&group).await {
+            let turn = self.gathering.lock().await;
+            let gathered = self.gather(&group).await;
+            drop(turn);
+            match gathered {
                 Ok(gathered) => report.add(self.settle(group, gathered).await),
                 Err(error) => {
                     if group.len() > 1 {

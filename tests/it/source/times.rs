@@ -94,6 +94,7 @@ both_databases! {
                 send_empty: false,
             },
             metrics: Metrics::new(),
+            gathering: tokio::sync::Mutex::default(),
         };
         let pulse = Progress::new().watch("tick", Duration::from_mins(1));
         let report = tick.sweep(Scope::Everything, &pulse, &CancellationToken::new()).await.expect("a sweep");

@@ -159,7 +159,7 @@ impl Replica {
         }
         let nothing = Fence { id: MessageId(-1), token: Token(0) };
         // Lost as long as the journal has something left to try again; each lost one is one more to take back.
-        eventually("a journal that has written everything", Duration::from_secs(60), async || {
+        eventually("a journal that has written everything", Duration::from_mins(1), async || {
             let answer = self.deliver.journal.mark(nothing, GuardOwner::random()).await;
             matches!(answer, MarkAnswer::Superseded).then_some(())
         })
