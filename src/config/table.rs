@@ -463,12 +463,7 @@ pub const KEYS: &[Key] = &[
     ),
     // log
     key("log.format", Kind::Choice(LogFormat::NAMES), "text", "`text` for people, `json` for collectors."),
-    key(
-        "log.filter",
-        Kind::Text,
-        "info,sqlx=warn",
-        "Levels, as `RUST_LOG` has them; `RUST_LOG` wins over it.",
-    ),
+    key("log.filter", Kind::Text, "info", "Levels, as `RUST_LOG` has them; `RUST_LOG` wins over it."),
 ];
 
 /// The keys of each `[[section]]`.

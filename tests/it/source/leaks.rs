@@ -1,8 +1,12 @@
 //! A row of one org must never stand in the digest of another, whatever the operator's queries do.
 
+use std::time::Duration;
+
 use digestd::source::SourceError;
 
 use super::{App, gather, told};
+use crate::support::backend::TestDatabase;
+use crate::support::process::Launch;
 
 const TABLES: &str = "
     CREATE TABLE orgs (id bigint PRIMARY KEY, name text);
@@ -15,6 +19,32 @@ fn config(section: &str) -> String {
         "[source]\nrecipients = \"SELECT id AS org_id, name AS org_name, id + 10 AS user_id, 'a@b.example' AS email FROM orgs\"\n\
          [[section]]\nname = \"notes\"\ntitle = \"Notes\"\n{section}"
     )
+}
+
+/// The driver hands a server's notices to the log. A function of the application's that warned about an odd address
+/// had it there, at the default filter.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_function_of_the_application_warns_of_does_not_come_into_the_log() {
+    let database = TestDatabase::postgres().await;
+    let function = "CREATE FUNCTION tell(text) RETURNS text LANGUAGE plpgsql AS $$
+                    BEGIN RAISE WARNING 'an odd address: %', $1; RETURN $1; END $$;";
+    super::execute(&database, function).await;
+    let url = &database.url;
+    let toml = format!(
+        "[database]\nurl = \"{url}\"\n[source]\nurl = \"{url}\"\n\
+         recipients = \"SELECT 1 AS org_id, 'One' AS org_name, 11 AS user_id, tell('ann@one.example') AS email\"\n\
+         [[section]]\nname = \"notes\"\ntitle = \"Notes\"\nsql = \"SELECT 1 AS org_id, 'hers' AS title\"\n"
+    );
+    std::fs::write(database.folder().join("digestd.toml"), toml).expect("a file");
+    for words in [&["migrate"][..], &["preview", "--org", "1"]] {
+        let words = [words, &["--config", "digestd.toml"]].concat();
+        let launch = Launch::new(database.folder(), words[0], &words).env("RUST_LOG", "trace");
+        let mut process = launch.start();
+        let status = process.exit(Duration::from_mins(1)).await;
+        assert!(status.success(), "{}{}", process.output(), process.log());
+        assert!(!process.log().contains("odd address"), "{}", process.log());
+        assert!(words[0] == "migrate" || process.output().contains("hers"), "{}", process.output());
+    }
 }
 
 both_databases! {
