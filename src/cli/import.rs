@@ -69,7 +69,7 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
         })?,
     };
     let config = session::configure(global)?;
-    let store = session::open(&config).await?;
+    let store = session::open_or_make(&config).await?;
     let table = match arguments.table {
         Table::Orgs => ImportTable::Orgs,
         Table::Admins => ImportTable::Admins,

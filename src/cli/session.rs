@@ -1,5 +1,7 @@
 //! What most commands begin with: the configuration, the database, one org.
 
+use std::path::Path;
+
 use anyhow::Context as _;
 use chrono::{DateTime, Utc};
 use clap::Args;
@@ -9,7 +11,7 @@ use super::Global;
 use super::failure::Misuse;
 use crate::app;
 use crate::clock::Clock;
-use crate::config::{Config, LogFormat};
+use crate::config::{Config, DatabaseUrl, LogFormat};
 use crate::domain::ids::OrgId;
 use crate::domain::schedule::{Period, Slot, WeeklySchedule};
 use crate::domain::token::{KeyRing, KeyRingError};
@@ -18,6 +20,9 @@ use crate::source::Source;
 use crate::store::Store;
 use crate::store::migrate::MigrateMode;
 use crate::telemetry;
+
+/// Where the database is when nobody has said it: the default of `database.url`.
+const DEFAULT_PATH: &str = "./digestd.db";
 
 /// What a one-shot command says of its own accord; its answer goes to standard output.
 const ONE_SHOT_FILTER: &str = "warn";
@@ -43,6 +48,12 @@ pub fn variable(name: &str) -> Option<String> {
 
 /// Opens the database and brings its schema up to date, as the configuration allows.
 pub async fn open(config: &Config) -> anyhow::Result<Store> {
+    refuse_nothing(config)?;
+    open_or_make(config).await
+}
+
+/// The same for a command that a new installation may begin with.
+pub async fn open_or_make(config: &Config) -> anyhow::Result<Store> {
     let store = app::open_store(config, Clock::Database)?;
     app::await_database(&store, config).await?;
     Ok(store)
@@ -50,16 +61,30 @@ pub async fn open(config: &Config) -> anyhow::Result<Store> {
 
 /// Opens the database for a command that leaves no trace: a schema that is not current is an error.
 pub async fn open_untouched(config: &Config) -> anyhow::Result<Store> {
+    refuse_nothing(config)?;
     let store = app::open_store(config, Clock::Database)?;
     store.try_connect().await?;
     store.migrate(MigrateMode::Check).await?;
     Ok(store)
 }
 
+/// Without a configuration the database is a file in the working directory. Where there is none, somebody has
+/// forgotten `--config`, and a new and empty database would answer for the real one.
+fn refuse_nothing(config: &Config) -> Result<(), Misuse> {
+    match &config.database.url {
+        DatabaseUrl::Sqlite(path) if path == Path::new(DEFAULT_PATH) && !path.exists() => {
+            Err(Misuse::new(format!("there is no database {}", path.display())).hint(
+                "name the replicas' configuration by --config or DIGESTD_CONFIG; `digestd migrate` makes a new database",
+            ))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Which week, and in which form: what the commands that read the ledger take.
 #[derive(Debug, Args)]
 pub struct WeekChoice {
-    /// The week, such as 2026-W28; by default the current one
+    /// The week, such as 2026-W28; by default that of the newest slot
     #[arg(long, value_name = "WEEK", value_parser = parse_week)]
     pub week: Option<WeekKey>,
     /// Print it as JSON

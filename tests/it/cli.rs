@@ -70,6 +70,31 @@ pub fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
 
+/// Without `--config`, `queue pause` said that deliveries were paused: those of a new and empty database that it
+/// had just made.
+#[tokio::test]
+async fn a_command_without_its_configuration_does_not_answer_for_a_new_and_empty_database() {
+    let database = TestDatabase::sqlite();
+    let folder = database.folder();
+    for (n, words) in [&["queue", "pause"][..], &["status"], &["suppress", "list"]].into_iter().enumerate() {
+        let ran = finish(Launch::new(folder, &format!("bare-{n}"), words).start()).await;
+        assert_eq!(
+            (ran.code, ran.out.as_str(), ran.err.as_str()),
+            (
+                64,
+                "",
+                "error: there is no database ./digestd.db\n\
+                 hint: name the replicas' configuration by --config or DIGESTD_CONFIG; `digestd migrate` makes a new database\n"
+            )
+        );
+        assert!(!folder.join("digestd.db").exists(), "{words:?}");
+    }
+    let made = finish(Launch::new(folder, "migrate", &["migrate"]).start()).await;
+    assert_eq!(made.code, 0, "{made:?}");
+    let paused = finish(Launch::new(folder, "pause", &["queue", "pause"]).start()).await;
+    assert_eq!((paused.code, paused.out.as_str()), (0, "deliveries are paused\n"), "{paused:?}");
+}
+
 both_databases! {
     async fn an_import_is_told_in_words_and_in_json(database: TestDatabase) {
         acme(&database).await;
