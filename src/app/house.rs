@@ -35,6 +35,7 @@ pub async fn ledger_of(config: &Config, store: &Store) -> Result<Ledger, AppErro
         rules: due_rules(config, store).await?,
         fallback: config.schedule.default.clone(),
         relay: relay_name(&config.relay),
+        max_attempts: config.claim.max_attempts,
     })
 }
 

@@ -40,11 +40,18 @@ impl Ledger {
         let rows = self.store.sends_of(org, week, &first).await?;
         let of_week = rows.iter().find(|row| row.key == SendKey::Week(week)).cloned();
         let mut sends = Vec::new();
+        let mut retried = false;
         for row in rows {
-            sends.push(self.send_story(row, to, &hosts).await?);
+            let events = self.store.send_events(row.id).await?;
+            let failed = events.last().is_some_and(|last| last.event == "attempt_failed");
+            retried |= failed && row.key == SendKey::Week(week) && row.state == SendState::Claimed;
+            sends.push(self.send_story(row, events, to, &hosts).await?);
         }
-        let outcome = if let (Some(row), Some(story)) = (&of_week, sends.first()) {
-            outcome(row, &story.recipients, to.is_some())
+        let outcome = if let (Some(row), true) = (&of_week, retried) {
+            let (n, max) = (row.attempts, self.max_attempts);
+            format!("In work: attempt {n} of {max} has failed, and it will be tried again.")
+        } else if let (Some(row), Some(story)) = (&of_week, sends.first()) {
+            outcome(row, &story.recipients, to.is_some(), self.max_attempts)
         } else {
             let live = self.store.live_replicas(ALIVE).await?.len();
             self.why_no_send(&facts, live, self.store.is_closed(week).await?)
@@ -58,7 +65,7 @@ impl Ledger {
             outcome,
             slot: known.then(|| self.slot_story(&facts, of_week.as_ref())),
             left_out: self.left_out(&facts, of_week.as_ref(), &sends, to).await?,
-            next: next(&facts, of_week.as_ref(), self.what_stops(&sends).await?),
+            next: next(&facts, of_week.as_ref(), retried, self.what_stops(&sends).await?),
             sends,
         })
     }
@@ -79,6 +86,7 @@ impl Ledger {
     async fn send_story(
         &self,
         row: SendRow,
+        events: Vec<SendEvent>,
         to: Option<&Whom>,
         hosts: &Hosts,
     ) -> Result<SendStory, LedgerError> {
@@ -87,7 +95,7 @@ impl Ledger {
             messages.retain(|message| to.is(&message.user, &message.address));
         }
         let attempts = self.store.attempts_of(row.id).await?;
-        let events = events(&row, self.store.send_events(row.id).await?, hosts);
+        let events = told(&row, events, hosts);
         Ok(SendStory {
             key: row.key.to_string(),
             state: row.state.as_str(),
@@ -198,10 +206,15 @@ fn came_late(row: Option<&SendRow>) -> Option<String> {
 }
 
 /// The answer in one sentence.
-fn outcome(row: &SendRow, recipients: &[RecipientStory], narrowed: bool) -> String {
+fn outcome(row: &SendRow, recipients: &[RecipientStory], narrowed: bool, max_attempts: u32) -> String {
     let reason = row.reason.map_or("for no reason given", send_reason);
+    let all = usize::try_from(row.messages).unwrap_or(0);
     match row.state {
-        SendState::Claimed => "In work: claimed, and not yet enqueued.".to_owned(),
+        // The first look at a batch is nobody's attempt.
+        SendState::Claimed if row.attempts == 0 => "In work: claimed, and not yet enqueued.".to_owned(),
+        SendState::Claimed => {
+            format!("In work: attempt {} of {max_attempts}, and not yet enqueued.", row.attempts)
+        }
         SendState::Skipped => format!("Skipped: {reason}."),
         SendState::Failed => {
             let detail = row.detail.as_ref().map(|detail| format!(" ({detail})")).unwrap_or_default();
@@ -209,7 +222,7 @@ fn outcome(row: &SendRow, recipients: &[RecipientStory], narrowed: bool) -> Stri
         }
         SendState::Missed => "Missed: no replica claimed it while its window was open.".to_owned(),
         SendState::Enqueued if recipients.is_empty() => {
-            let n = counted(usize::try_from(row.messages).unwrap_or(0), "recipient");
+            let n = counted(all, "recipient");
             if narrowed {
                 format!("Enqueued for {n}, and this is none of them.")
             } else {
@@ -224,6 +237,12 @@ fn outcome(row: &SendRow, recipients: &[RecipientStory], narrowed: bool) -> Stri
                     None => states.push((recipient.state, 1)),
                 }
             }
+            if let (true, [(state, 1)], 2..) = (narrowed, states.as_slice(), all) {
+                return format!(
+                    "Enqueued for {}; the message to this one: {state}.",
+                    counted(all, "recipient")
+                );
+            }
             let states: Vec<String> = states.iter().map(|(state, n)| format!("{n} {state}")).collect();
             format!("Enqueued for {}: {}.", counted(recipients.len(), "recipient"), states.join(", "))
         }
@@ -231,16 +250,16 @@ fn outcome(row: &SendRow, recipients: &[RecipientStory], narrowed: bool) -> Stri
 }
 
 /// What happened to a send, in the order of time.
-fn events(row: &SendRow, rows: Vec<SendEvent>, hosts: &Hosts) -> Vec<Event> {
+fn told(row: &SendRow, rows: Vec<SendEvent>, hosts: &Hosts) -> Vec<Event> {
     let mut events = Vec::new();
     if matches!(row.key, SendKey::Week(_)) {
         events.push(Event { at: row.slot_at, what: "the slot opened".to_owned() });
     }
     // After a take-over the events tell every claim; before it the row itself does.
-    let told = rows
+    let all = rows
         .iter()
         .any(|event| matches!(event.event.as_str(), "claimed" | "taken_over" | "resend_requested"));
-    if let (false, Some(at), Some(replica)) = (told, row.claimed_at, row.claimed_by) {
+    if let (false, Some(at), Some(replica)) = (all, row.claimed_at, row.claimed_by) {
         events.push(Event { at, what: format!("{} claimed it", hosts.name(Some(replica))) });
     }
     let mut free = false;
@@ -274,18 +293,18 @@ fn events(row: &SendRow, rows: Vec<SendEvent>, hosts: &Hosts) -> Vec<Event> {
     events
 }
 
-fn next(facts: &Facts, row: Option<&SendRow>, stopped: Option<String>) -> Vec<String> {
+fn next(facts: &Facts, row: Option<&SendRow>, retried: bool, stopped: Option<String>) -> Vec<String> {
     let mut next: Vec<String> = stopped.into_iter().collect();
     if let Some(row) = row
         && row.state == SendState::Claimed
         && let Some(until) = row.lease_until
     {
-        let what = if until > facts.now { "is held until" } else { "can be taken up by any replica since" };
-        next.push(format!(
-            "the claim {what} {} UTC; it is given up at {} UTC",
-            time(until),
-            time(row.give_up_at)
-        ));
+        let what = match (until > facts.now, retried) {
+            (true, true) => "any replica tries it again from",
+            (true, false) => "the claim is held until",
+            (false, _) => "the claim can be taken up by any replica since",
+        };
+        next.push(format!("{what} {} UTC; it is given up at {} UTC", time(until), time(row.give_up_at)));
     }
     match &facts.own {
         Some(Ok(schedule)) => {

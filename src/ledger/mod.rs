@@ -38,6 +38,8 @@ pub struct Ledger {
     pub fallback: WeeklySchedule,
     /// The relay's name in the database.
     pub relay: String,
+    /// How often an org's digest is tried before its send is failed.
+    pub max_attempts: u32,
 }
 
 /// What could not be read.

@@ -131,14 +131,20 @@ both_databases! {
         store.clock().set(after(3));
         drop(claim(&store, "acme", web(1)).await);
         store.clock().set(after(130));
-        let taken = store.take_over(8, claim_id(), terms(web(2))).await.expect("taken over").pop().expect("one").claim;
-        store.charge(&taken).await.expect("charged");
+        let mut taken = store.take_over(8, claim_id(), terms(web(2))).await.expect("taken over").pop().expect("one").claim;
+        taken.attempts = store.charge(&taken).await.expect("charged").expect("still ours");
         store.clock().set(after(140));
         let error = Some("section “incidents” failed: statement timeout");
         assert!(store.postpone(taken, TimeDelta::minutes(1), error, web(2)).await.expect("no error"));
+        let failed = explain(&store, "acme").await;
+        assert_eq!(failed.outcome, "In work: attempt 1 of 5 has failed, and it will be tried again.");
+        let next = "any replica tries it again from 2026-07-06 06:03:20 UTC; it is given up at ";
+        assert!(failed.next[0].starts_with(next), "{failed}");
         store.clock().set(after(205));
         let taken = store.take_over(8, claim_id(), terms(web(2))).await.expect("taken over").pop().expect("one").claim;
         store.charge(&taken).await.expect("charged");
+        let second = explain(&store, "acme").await;
+        assert_eq!(second.outcome, "In work: attempt 2 of 5, and not yet enqueued.");
         store.clock().set(after(207));
         enqueue(&store, taken, &["ann", "bob"]).await;
         store.clock().set(after(210));
@@ -176,7 +182,7 @@ both_databases! {
 
         let org = OrgId::parse("acme").expect("an id");
         let bob = ledger(&store).explain(&org, None, Some(&Whom::new("BOB@acme.example"))).await.expect("a story");
-        assert_eq!(bob.outcome, "Enqueued for 1 recipient: 1 accepted.");
+        assert_eq!(bob.outcome, "Enqueued for 2 recipients; the message to this one: accepted.");
         assert_eq!(bob.sends[0].recipients.len(), 1);
         let stranger = ledger(&store).explain(&org, None, Some(&Whom::new("zoe@acme.example"))).await.expect("a story");
         assert_eq!(stranger.left_out[0].why, "is not the address of a recipient of this org");

@@ -37,6 +37,7 @@ fn ledger(store: &Store) -> Ledger {
         rules: rules(),
         fallback: berlin(),
         relay: RELAY.to_owned(),
+        max_attempts: 5,
     }
 }
 

@@ -42,6 +42,7 @@ both_databases! {
             rules: rules(),
             fallback: berlin(),
             relay: "relay".to_owned(),
+            max_attempts: 5,
         };
         let explain = async |org: &str, whom: &str| -> Story {
             let org = orgs(&[org]).remove(0);

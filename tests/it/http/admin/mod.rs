@@ -115,6 +115,7 @@ async fn serve(store: &Store) -> Web {
         rules: rules(),
         fallback: berlin(),
         relay: RELAY.to_owned(),
+        max_attempts: 5,
     };
     let admin = AdminSettings {
         token: TOKEN.into(),
