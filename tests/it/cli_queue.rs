@@ -68,6 +68,13 @@ both_databases! {
         assert_eq!(well(&database, &["queue", "cancel", &ids[0], &ids[2]]).await, "2 messages cancelled\n");
         let soon = digestd(&database, &["queue", "resolve", "--resend", &ids[1]]).await;
         assert!(soon.code == 1 && soon.err.contains("less than 30 minutes ago"), "{soon:?}");
+        // Nothing was found, and a hint said how to change it; one message was left alone because "they" were not.
+        let none = digestd(&database, &["queue", "retry", "--state", "expired"]).await;
+        assert_eq!((none.code, none.err.as_str()), (0, "0 messages found\n"));
+        let early = digestd(&database, &["queue", "resolve", "--accepted", &ids[0]]).await;
+        assert_eq!((early.code, early.err.as_str()), (1, "1 message left alone: not uncertain\n"));
+        let left = digestd(&database, &["queue", "retry", &ids[1]]).await;
+        assert!(left.err.starts_with("1 message left alone: not failed, expired or cancelled, or "), "{left:?}");
         let done = well(&database, &["queue", "resolve", "--accepted", "--json", &ids[1]]).await;
         assert_eq!(parsed(&done)["done"], json!([ids[1].parse::<i64>().expect("a number")]));
         let listed = parsed(&well(&database, &["queue", "list", "--json"]).await);

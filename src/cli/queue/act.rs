@@ -24,13 +24,14 @@ struct Change {
 pub(super) async fn retry(config: &Config, store: &Store, which: &Which) -> anyhow::Result<Exit> {
     let act = QueueAct::Retry { live_for: config.delivery.max_age };
     let states = [MessageState::Failed, MessageState::Expired, MessageState::Cancelled];
-    let why = "they are not failed, expired or cancelled, or older than 6 days, or their bodies are gone";
+    let why = "not failed, expired or cancelled, or older than 6 days, or without its body; `digestd resend` makes a \
+               digest anew";
     act_on(store, which, act, &states, ("will be tried again", why)).await
 }
 
 pub(super) async fn cancel(store: &Store, which: &Which) -> anyhow::Result<Exit> {
     let states = [MessageState::Pending, MessageState::Leased];
-    let why = "they have left already, or are being handed over just now";
+    let why = "not waiting: it has left or ended already, or is being handed over just now";
     act_on(store, which, QueueAct::Cancel, &states, ("cancelled", why)).await
 }
 
@@ -42,12 +43,12 @@ pub(super) async fn resolve(
 ) -> anyhow::Result<Exit> {
     let states = [MessageState::Uncertain];
     if !resend {
-        let told = ("settled as accepted", "they are not uncertain");
+        let told = ("settled as accepted", "not uncertain");
         return act_on(store, which, QueueAct::ResolveAccepted, &states, told).await;
     }
     let act = QueueAct::ResolveResend { max_attempts: config.delivery.max_attempts };
-    let why = "they are not uncertain, or were handed over less than 30 minutes ago, or are past \
-               delivery.max_age or delivery.max_attempts";
+    let why = "not uncertain, or handed over less than 30 minutes ago, or past delivery.max_age or \
+               delivery.max_attempts";
     act_on(store, which, act, &states, ("will be sent again", why)).await
 }
 
@@ -60,6 +61,10 @@ async fn act_on(
 ) -> anyhow::Result<Exit> {
     let ids = match which.find(store, states).await? {
         Ok(ids) => ids,
+        Err(0) => {
+            out::note("0 messages found");
+            return Ok(Exit::Ok);
+        }
         Err(count) => {
             let count = u64::try_from(count).unwrap_or(u64::MAX);
             out::note(format_args!(

@@ -56,7 +56,7 @@ impl Act {
     const fn why_not(self) -> &'static str {
         match self {
             Self::Retry => "not failed, expired or cancelled, or older than 6 days, or without its body",
-            Self::Cancel => "it has left already, or is being handed over just now",
+            Self::Cancel => "not waiting: it has left or ended already, or is being handed over just now",
             Self::Accepted => "not uncertain any more",
             Self::Resend => {
                 "not uncertain, or handed over less than 30 minutes ago, or past delivery.max_age or delivery.max_attempts"

@@ -134,7 +134,8 @@ pub(super) fn message(queued: Queued) -> Message {
         week: queued.week,
         user: queued.user,
         address: queued.address,
-        next_attempt_at: (queued.state == "pending").then_some(queued.next_attempt_at),
+        // A resend is put before the others by a moment in the past, which would only puzzle here.
+        next_attempt_at: (queued.state == "pending").then(|| queued.next_attempt_at.max(queued.created_at)),
         state: queued.state,
         reason: queued.reason,
         attempts: queued.attempts,

@@ -99,6 +99,35 @@ both_databases! {
         assert_eq!(found("after=acme").await.len(), 3);
     }
 
+    /// Whoever looked for an org's week was led to another week, and whoever looked for a settled message by its
+    /// address was told that there was none.
+    async fn a_search_keeps_its_week_and_offers_the_settled_messages(database: TestDatabase) {
+        let office = office(&database).await;
+        let browser = Browser::signed_in(&office.web).await;
+        let found = browser.get("/admin/orgs?q=acme&week=2026-W27").await.body;
+        assert!(found.contains("<a href=\"/admin/org?id=acme&amp;week=2026-W27\">What became of"), "{found}");
+        let none = browser.get("/admin/queue?state=&to=nobody%40acme.example").await.body;
+        assert!(none.contains("No message was found that is not settled."), "{none}");
+        let (_, rest) = none.split_once("<a href=\"/admin/queue?").expect("a link to every state");
+        let link = rest.split('"').next().expect("a link").replace("&amp;", "&");
+        let settled = browser.get(&format!("/admin/queue?{link}")).await.body;
+        assert!(settled.contains("<p>No message was found.</p>") && settled.contains("value=\"nobody@acme.example\""), "{settled}");
+    }
+
+    /// A resend seemed to have its next try a minute before it was asked for.
+    async fn a_resend_is_not_said_to_be_tried_before_it_was_enqueued(database: TestDatabase) {
+        let office = office(&database).await;
+        let browser = Browser::signed_in(&office.web).await;
+        let claim = claim(&office.store, "initech", ReplicaId::random()).await;
+        let drafts = vec![crate::support::fixtures::draft(&claim, "a@initech.example")];
+        office.store.enqueue(vec![Enqueue { claim, drafts }], chrono::TimeDelta::hours(48)).await.expect("enqueued");
+        let outbox = if database.url.starts_with("postgres") { "digestd.outbox" } else { "outbox" };
+        let past = crate::support::fixtures::instant(&database, "2026-07-01T00:00:00Z".parse().expect("a time"));
+        execute(&database, format!("UPDATE {outbox} SET next_attempt_at = {past} WHERE org_id = 'initech';")).await;
+        let queue = browser.get("/admin/queue?org=initech").await.body;
+        assert!(queue.contains("a@initech.example") && !queue.contains("2026-07-01"), "{queue}");
+    }
+
     async fn long_lists_are_turned_page_by_page(database: TestDatabase) {
         let office = office(&database).await;
         let browser = Browser::signed_in(&office.web).await;
