@@ -202,7 +202,7 @@ impl Ledger {
 fn came_late(row: Option<&SendRow>) -> Option<String> {
     let row = row.filter(|row| row.state == SendState::Enqueued)?;
     let made = row.settled_at.map(|at| format!(" at {} UTC", time(at))).unwrap_or_default();
-    Some(format!("is a recipient now, and was none when the digest was made{made}"))
+    Some(format!("is a recipient at this address now, and was none when the digest was made{made}"))
 }
 
 /// The answer in one sentence.

@@ -232,7 +232,7 @@ both_databases! {
         enqueue(&store, claim, &["bob"]).await;
         let late = ann("acme", "acme-ann").await;
         assert_eq!(late.outcome, "Enqueued for 1 recipient, and this is none of them.");
-        let why = "is a recipient now, and was none when the digest was made at 2026-07-06 06:00:09 UTC";
+        let why = "is a recipient at this address now, and was none when the digest was made at 2026-07-06 06:00:09 UTC";
         assert_eq!(late.left_out.iter().map(|one| one.why.as_str()).collect::<Vec<_>>(), [why]);
         let stranger = ann("acme", "not an address").await;
         assert_eq!(stranger.left_out[0].why, "is not the address of a recipient of this org");
