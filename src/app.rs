@@ -1,5 +1,6 @@
 //! The composition root: configuration in, running parts out.
 
+mod boot;
 mod house;
 mod source;
 
@@ -10,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use chrono::TimeDelta;
 use secrecy::SecretString;
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use crate::cleanup;
@@ -32,7 +32,7 @@ use crate::domain::token::{KeyRing, KeyRingError};
 use crate::guard::redis::RedisMemory;
 use crate::guard::{Guard, GuardTerms, Memory, Watch};
 use crate::heartbeat;
-use crate::http::{self, HttpState, PageSettings};
+use crate::http;
 use crate::lifecycle::{self, Parts, Shutdown};
 use crate::mail::compose::Sender;
 use crate::mail::folder::MailFolder;
@@ -40,7 +40,6 @@ use crate::mail::transport::{
     ClientIdentity, SettingsError, SmtpRelay, SmtpSettings, Timeouts, TlsMode, Transport,
 };
 use crate::metrics::Metrics;
-use crate::progress::Progress;
 use crate::render::{Brand, Http, SafeUrl, TemplateError, Templates};
 use crate::source::{Source, SourceError};
 use crate::store::connect::Target;
@@ -53,6 +52,7 @@ use crate::store::{ConnectOptions, ErrorClass, Store, StoreError};
 use crate::tick::drafts::Drafter;
 use crate::tick::{self, Limits, Rhythm, Tick};
 
+use boot::Booted;
 pub use house::{cleanup_of, due_rules, ledger_of};
 pub use source::{source_of, write_back_of};
 
@@ -117,34 +117,20 @@ pub enum AppError {
 pub async fn run(config: &Config, clock: Clock, shutdown: &Shutdown) -> Result<bool, AppError> {
     let replica = ReplicaId::random();
     let store = open_store(config, clock)?;
-    let migrated = await_database(&store, config).await?;
-    for name in &migrated.applied {
-        tracing::info!(migration = name, "a migration was applied");
-    }
-    store.set_uncertain_policy(config.delivery.on_uncertain == OnUncertain::Resend).await?;
-    let metrics = Metrics::new();
-    metrics.set_info(env!("CARGO_PKG_VERSION"), crate::domain::zone::tzdb_version());
-    let progress = Progress::new();
-    let listener = TcpListener::bind(config.listen).await.map_err(|e| AppError::Listen(config.listen, e))?;
-    let keys = key_ring(config, &store).await?;
-    let source = source::checked(config, &store).await?;
-    let tick = Arc::new(tick_of(config, &store, source.clone(), keys.clone(), replica, &metrics).await?);
-    let (deliver, journal) = deliver_of(config, &store, source.clone(), replica, &metrics)?;
-    let deliver = Arc::new(deliver);
-    let write_back = source::checked_write_back(config, &store).await?;
-    let cleanup = cleanup_of(config, &store, source.clone(), write_back, &metrics).await?;
-    let page = PageSettings {
-        product: config.brand.product.clone(),
-        settings_url: config.opt_out.page_url.clone(),
-        public_url: config.public_url.clone(),
+    // Nothing is begun yet that would have to be finished; a migration under way is rolled back as a whole.
+    let booted = shutdown.soft.run_until_cancelled(Booted::boot(config, &store, replica)).await;
+    let Some(Booted { source, tick, deliver, journal, cleanup, listener, http, metrics, progress }) =
+        booted.transpose()?
+    else {
+        tracing::info!("stopped before the start was complete");
+        return Ok(true);
     };
-    let doors = house::doors_of(config, &store).await?;
-    let http = HttpState::new(store.clone(), keys, metrics.clone(), progress.clone(), page, doors);
 
     tracing::info!(
         replica.id = %replica, http.listen = %config.listen, relay = %config.relay.url,
         version = env!("CARGO_PKG_VERSION"), "digestd is running"
     );
+    let (tick, deliver) = (Arc::new(tick), Arc::new(deliver));
     let parts = Parts::new(shutdown);
     let beat = Heartbeat {
         replica,

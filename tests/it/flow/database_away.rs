@@ -128,3 +128,22 @@ async fn a_process_whose_database_does_not_answer_still_stops_in_time() {
         assert_eq!(replica.exit(Duration::from_secs(20)).await.code(), Some(0), "{}", replica.log());
     }
 }
+
+/// A storm found it: a replica that was told to stop while it waited for a pooler without a server behind it
+/// went on waiting long after its grace, and ended as one that had found no database.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_process_that_still_waits_for_its_database_stops_when_told() {
+    let database = TestDatabase::postgres().await;
+    let relay = SmtpServer::start(Script::new()).await;
+    for (name, weather) in [("cut", Weather::Cut), ("stalled", Weather::Stall)] {
+        let proxy = Proxy::start(&server(&database), seed()).await;
+        proxy.set(Weather::Cut);
+        let url = through(&database, &proxy);
+        let mut replica = replica_with(&database, &relay, name, &[("DIGESTD__DATABASE__URL", &url)]);
+        replica.logged("the database is not ready yet", PATIENCE).await;
+        proxy.set(weather);
+        replica.signal(Signal::Terminate);
+        assert_eq!(replica.exit(PATIENCE).await.code(), Some(0), "{}", replica.log());
+        assert!(replica.log().contains("stopped before the start was complete"), "{}", replica.log());
+    }
+}
