@@ -8,37 +8,21 @@ use chrono::{DateTime, TimeDelta, Utc};
 use digestd::domain::ids::ReplicaId;
 use digestd::domain::message::{Disposition, Finished};
 use digestd::domain::send::Claim;
-use digestd::ledger::Ledger;
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
 use digestd::store::replicas::Heartbeat;
 use uuid::Uuid;
 
 use crate::support::backend::TestDatabase;
-use crate::support::fixtures::{
-    berlin, claim_id, draft, due_org, lease_terms, monday, rules, source, store, terms,
-};
+use crate::support::fixtures::{RELAY, claim_id, draft, due_org, lease_terms, ledger, monday, store, terms};
 
 /// Two replicas with ids that snapshots can hold.
 fn web(n: u128) -> ReplicaId {
     ReplicaId(Uuid::from_u128(n << 124 | n))
 }
 
-const RELAY: &str = "relay.example:587";
-
 fn after(seconds: i64) -> DateTime<Utc> {
     monday() + TimeDelta::seconds(seconds)
-}
-
-fn ledger(store: &Store) -> Ledger {
-    Ledger {
-        store: store.clone(),
-        source: source(store),
-        rules: rules(),
-        fallback: berlin(),
-        relay: RELAY.to_owned(),
-        max_attempts: 5,
-    }
 }
 
 /// A store at [`monday`] with two replicas that are heard of.

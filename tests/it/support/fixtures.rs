@@ -12,6 +12,7 @@ use digestd::domain::message::{Disposition, Draft, DraftContent, Fence, Finished
 use digestd::domain::schedule::{PeriodKind, WeeklySchedule};
 use digestd::domain::send::{Claim, DueOrg};
 use digestd::domain::zone::Zone;
+use digestd::ledger::Ledger;
 use digestd::metrics::Metrics;
 use digestd::source::Source;
 use digestd::source::builtin::BuiltIn;
@@ -138,6 +139,21 @@ pub fn cleanup(store: &Store) -> Cleanup {
         },
         write_back: None,
         metrics: Metrics::new(),
+    }
+}
+
+/// The relay whose state the ledger looks at.
+pub const RELAY: &str = "relay.example:587";
+
+/// A ledger over the built-in directory.
+pub fn ledger(store: &Store) -> Ledger {
+    Ledger {
+        store: store.clone(),
+        source: source(store),
+        rules: rules(),
+        fallback: berlin(),
+        relay: RELAY.to_owned(),
+        max_attempts: 5,
     }
 }
 

@@ -15,7 +15,6 @@ use digestd::domain::message::{
 };
 use digestd::domain::send::Claim;
 use digestd::http::{AdminSettings, Doors};
-use digestd::ledger::Ledger;
 use digestd::store::Store;
 use digestd::store::enqueue::Enqueue;
 use digestd::store::queue::QueueFilter;
@@ -24,13 +23,12 @@ use uuid::Uuid;
 
 use crate::support::backend::TestDatabase;
 use crate::support::fixtures::{
-    berlin, claim_id, directory, draft, due_org, lease_terms, monday, rules, source, store, terms,
+    RELAY, claim_id, directory, draft, due_org, lease_terms, ledger, monday, store, terms,
 };
 use crate::support::web::{Answer, Web};
 use crate::support::world::execute;
 
 const TOKEN: &str = "a token that nobody guesses";
-const RELAY: &str = "relay.example:587";
 
 /// A mail with both parts, and with what a frame must not run.
 const BODY: &str = "Subject: =?utf-8?Q?Acme=27s_<week>?=\r\nX-Digestd-Id: 0af1\r\n\
@@ -109,17 +107,9 @@ async fn office(database: &TestDatabase) -> Office {
 }
 
 async fn serve(store: &Store) -> Web {
-    let ledger = Ledger {
-        store: store.clone(),
-        source: source(store),
-        rules: rules(),
-        fallback: berlin(),
-        relay: RELAY.to_owned(),
-        max_attempts: 5,
-    };
     let admin = AdminSettings {
         token: TOKEN.into(),
-        ledger,
+        ledger: ledger(store),
         relay: RELAY.to_owned(),
         max_age: TimeDelta::hours(48),
         max_attempts: 8,
