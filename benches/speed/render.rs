@@ -6,6 +6,7 @@ use chrono::DateTime;
 use digestd::domain::address::Address;
 use digestd::domain::message::MessageUid;
 use digestd::mail::compose::{Sender, compose};
+use digestd::mail::parts::Parts;
 use digestd::render::{Accent, Brand, Links, Templates, sample};
 
 use crate::figures::median;
@@ -46,7 +47,7 @@ pub fn run() {
         let started = Instant::now();
         for _ in 0..MESSAGES {
             let made = compose(
-                &rendered,
+                Parts::encode(&rendered),
                 &to,
                 Some("Ana"),
                 &uid,

@@ -13,6 +13,7 @@ use crate::domain::reply::HandOver;
 use crate::domain::week::{SendKey, WeekKey};
 use crate::lifecycle::Exit;
 use crate::mail::compose::mark_as_test;
+use crate::mail::parts::Parts;
 
 #[derive(Debug, Args)]
 #[command(
@@ -45,10 +46,11 @@ pub(super) async fn run(global: &Global, arguments: &Arguments) -> anyhow::Resul
     let input = preview::gather(&source, &found).await?;
     let drafter = app::drafter_of(&config, session::preview_keys()?)?;
     let recipient = preview::choose(&input, arguments.reader.as_deref())?;
-    let (mut rendered, unsubscribe) = drafter.rendered(&input, &recipient, &to)?;
+    let token = drafter.token(&input, &to);
+    let mut rendered = drafter.rendered(&input, &recipient, &token)?;
     mark_as_test(&mut rendered);
     let uid = MessageUid::derive(&input.org, SendKey::manual(found.now), to.normal());
-    let bytes = drafter.composed(&rendered, &recipient, &to, &uid, found.now, &unsubscribe)?;
+    let bytes = drafter.bytes(Parts::encode(&rendered), &recipient, &to, &uid, found.now, &token)?;
 
     let mut connection = app::transport_of(&config.relay)?.connect().await?;
     let outcome = match connection.envelope(&config.relay.envelope_from, &to, bytes.len()).await {

@@ -31,6 +31,11 @@ impl DigestInput {
     pub fn is_empty(&self) -> bool {
         self.sections.iter().all(Section::is_empty)
     }
+
+    /// Whether some section tells each admin something else.
+    pub fn is_personal(&self) -> bool {
+        self.sections.iter().any(|section| matches!(section.body, SectionBody::PersonalRows(_)))
+    }
 }
 
 /// One admin of the org, as the recipients query or the directory gave it.

@@ -2,10 +2,11 @@
 
 use chrono::{DateTime, Datelike, Utc};
 use lettre::address::Envelope;
-use lettre::message::header::{ContentTransferEncoding, ContentType, HeaderName, HeaderValue};
-use lettre::message::{Body, Mailbox, Message, MessageBuilder, MultiPart, SinglePart};
+use lettre::message::header::{HeaderName, HeaderValue};
+use lettre::message::{Mailbox, Message, MessageBuilder};
 
 use super::header::{self, HeaderError};
+use super::parts::Parts;
 use super::wire::{self, WireFault};
 use crate::domain::address::Address;
 use crate::domain::digest::Rendered;
@@ -69,7 +70,7 @@ pub enum ComposeError {
 
 /// Makes the final bytes of one recipient's message: multipart/alternative, text before HTML.
 pub fn compose(
-    rendered: &Rendered,
+    parts: Parts,
     to: &Address,
     to_name: Option<&str>,
     uid: &MessageUid,
@@ -85,7 +86,7 @@ pub fn compose(
         .envelope(envelope)
         .from(from)
         .to(recipient)
-        .subject(subject(&rendered.subject)?)
+        .subject(subject(&parts.subject)?)
         .date(in_range(date)?.into())
         .message_id(Some(format!("<{uid}@{}>", sender.from.domain())));
     if let Some(reply_to) = &sender.reply_to {
@@ -100,7 +101,7 @@ pub fn compose(
         message = one_click(message, url)?;
     }
     message = fixed(message, sender)?;
-    let bytes = message.multipart(parts(rendered, uid)).map_err(ComposeError::Build)?.formatted();
+    let bytes = message.multipart(parts.multipart(uid)).map_err(ComposeError::Build)?.formatted();
     let reached = sender.redirect_to.as_ref().unwrap_or(to);
     wire::check(&bytes, reached.needs_smtputf8() || sender.from.needs_smtputf8())?;
     Ok(bytes)
@@ -160,44 +161,6 @@ fn fixed(mut message: MessageBuilder, sender: &Sender) -> Result<MessageBuilder,
     Ok(message)
 }
 
-fn parts(rendered: &Rendered, uid: &MessageUid) -> MultiPart {
-    // `=_` occurs in no quoted-printable or base64 body, so no text can end a part early.
-    MultiPart::alternative()
-        .boundary(format!("=_digestd_{uid}"))
-        .singlepart(part(ContentType::TEXT_PLAIN, &rendered.text))
-        .singlepart(part(ContentType::TEXT_HTML, &rendered.html))
-}
-
-/// A part as quoted-printable, or as base64 where most of it is beyond ASCII. Never as it is:
-/// encoded, no line is too long, no CR is bare and no dot starts a line by accident.
-fn part(content_type: ContentType, text: &str) -> SinglePart {
-    let text = crlf(text);
-    let beyond_ascii = text.bytes().filter(|b| !b.is_ascii()).count();
-    let encoding = if beyond_ascii * 3 > text.len() {
-        ContentTransferEncoding::Base64
-    } else {
-        ContentTransferEncoding::QuotedPrintable
-    };
-    // Both encodings take any input; the fallback chooses by itself.
-    let body = Body::new_with_encoding(text, encoding).unwrap_or_else(Body::new);
-    SinglePart::builder().header(content_type).body(body)
-}
-
-/// CRLF at every line end, and at the end. A bare CR is a line end as well.
-fn crlf(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + text.len() / 32 + 2);
-    for line in text.split_terminator('\n') {
-        let line = line.strip_suffix('\r').unwrap_or(line);
-        if line.contains(['\r', '\0']) {
-            out.push_str(&line.replace('\0', "").replace('\r', "\r\n"));
-        } else {
-            out.push_str(line);
-        }
-        out.push_str("\r\n");
-    }
-    out
-}
-
 fn mailbox(address: &Address, name: Option<&str>, header: &'static str) -> Result<Mailbox, ComposeError> {
     let email = address.mailbox().parse().map_err(|_| ComposeError::Address(header))?;
     // lettre panics on a line break in a name; cleaning leaves none.
@@ -225,14 +188,6 @@ fn in_range(date: DateTime<Utc>) -> Result<DateTime<Utc>, ComposeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_kind_of_line_end_becomes_crlf() {
-        assert_eq!(crlf("a\nb\r\nc\rd"), "a\r\nb\r\nc\r\nd\r\n");
-        assert_eq!(crlf("a\n\n"), "a\r\n\r\n");
-        assert_eq!(crlf("a\r\r\n\0b\n"), "a\r\n\r\nb\r\n");
-        assert_eq!(crlf(""), "");
-    }
 
     #[test]
     fn subjects_are_one_line_and_not_empty() {

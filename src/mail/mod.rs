@@ -1,6 +1,6 @@
 //! Messages (RFC 5322) and submission (RFC 5321). The only module that names lettre.
 //!
-//! A message in reading order: [`header`] and [`compose`] make its bytes, [`wire`] checks them.
+//! A message in reading order: [`parts`], [`header`] and [`compose`] make its bytes, [`wire`] checks them.
 //! Submission in reading order: [`transport`] connects and is what the delivery loop holds,
 //! [`session`] speaks with a relay phase by phase, [`folder`] writes files instead.
 
@@ -10,6 +10,7 @@ pub mod header;
 mod hello;
 pub mod lenient;
 mod offers;
+pub mod parts;
 pub mod session;
 pub mod settings;
 mod stream;

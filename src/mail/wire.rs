@@ -1,5 +1,7 @@
 //! What must hold for every message before it leaves, checked on the final bytes.
 
+use memchr::{memchr_iter, memchr2};
+
 /// The longest line without its CRLF (RFC 5322 §2.1.1).
 const MAX_LINE_BYTES: usize = 998;
 
@@ -27,26 +29,23 @@ pub enum WireFault {
 /// Checks the final bytes of a message. `utf8`: whether the headers may hold UTF-8,
 /// because the address needs SMTPUTF8 (RFC 6532).
 pub fn check(bytes: &[u8], utf8: bool) -> Result<(), WireFault> {
-    let mut line_start = 0;
-    let mut previous = 0;
-    for (at, &byte) in bytes.iter().enumerate() {
-        match byte {
-            0 => return Err(WireFault::Nul(at)),
-            b'\n' if previous != b'\r' => return Err(WireFault::LineEnd(at)),
-            b'\n' => {
-                // The CR counts neither.
-                if at - line_start > MAX_LINE_BYTES + 1 {
-                    return Err(WireFault::LongLine(at));
-                }
-                line_start = at + 1;
-            }
-            _ if previous == b'\r' => return Err(WireFault::LineEnd(at)),
-            128.. if !utf8 => return Err(WireFault::NotAscii(at)),
-            _ => {}
+    let mut start = 0;
+    for end in memchr_iter(b'\n', bytes) {
+        let line = bytes[start..end].strip_suffix(b"\r").ok_or(WireFault::LineEnd(end))?;
+        if let Some(at) = memchr2(b'\r', 0, line) {
+            let at = start + at;
+            return Err(if bytes[at] == 0 { WireFault::Nul(at) } else { WireFault::LineEnd(at + 1) });
         }
-        previous = byte;
+        if !utf8 && !line.is_ascii() {
+            let beyond = line.iter().take_while(|b| b.is_ascii()).count();
+            return Err(WireFault::NotAscii(start + beyond));
+        }
+        if line.len() > MAX_LINE_BYTES {
+            return Err(WireFault::LongLine(end));
+        }
+        start = end + 1;
     }
-    if line_start == bytes.len() { Ok(()) } else { Err(WireFault::Unended) }
+    if start == bytes.len() { Ok(()) } else { Err(WireFault::Unended) }
 }
 
 #[cfg(test)]

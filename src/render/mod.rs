@@ -42,6 +42,7 @@ pub struct Templates {
     env: Environment<'static>,
     strings: Strings,
     language: Option<String>,
+    ours: bool,
 }
 
 impl std::fmt::Debug for Templates {
@@ -148,7 +149,7 @@ impl Templates {
             env.add_template_owned(name.clone(), source)
                 .map_err(|source| TemplateError::Compile { file: name, source })?;
         }
-        Ok(Self { env, strings: Strings::compile(&files.strings)?, language: None })
+        Ok(Self { env, strings: Strings::compile(&files.strings)?, language: None, ours: dir.is_none() })
     }
 
     /// Sets the language of recipients that have none of their own, or none that there are words for.
@@ -161,6 +162,17 @@ impl Templates {
     /// The template's name in fingerprints.
     pub fn name(&self) -> &'static str {
         "digest"
+    }
+
+    /// Whether all admins of an org who read the same language get the same words but for the link by which they
+    /// leave. The program's own templates do nothing with a recipient; an operator's may.
+    pub fn same_for_all(&self, input: &DigestInput) -> bool {
+        self.ours && !input.is_personal()
+    }
+
+    /// The tag of the language in which a recipient gets the digest.
+    pub fn language_of(&self, recipient: &Recipient) -> &str {
+        &self.locale(recipient.locale.as_deref()).tag
     }
 
     /// The tags of the languages that there are words for.

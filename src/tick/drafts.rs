@@ -1,6 +1,7 @@
 //! From gathered data to messages: one draft per recipient, whatever is wrong with some of them.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chrono::{DateTime, Utc};
@@ -9,9 +10,11 @@ use crate::domain::address::Address;
 use crate::domain::digest::{DigestInput, Recipient, Rendered};
 use crate::domain::fingerprint::Fingerprint;
 use crate::domain::message::{Draft, DraftContent, MessageReason, MessageState, MessageUid};
-use crate::domain::token::{KeyRing, Scope, SubscriptionRef};
+use crate::domain::token::{KeyRing, Scope, SubscriptionRef, UnsubscribeToken};
 use crate::mail::compose::{ComposeError, Sender, compose};
+use crate::mail::parts::Parts;
 use crate::render::{Brand, Links, RenderError, Templates};
+use crate::tick::sheet::Sheet;
 
 /// What turns data into messages; compiled and checked once at start.
 #[derive(Debug)]
@@ -44,6 +47,9 @@ pub enum DraftError {
     Panic,
 }
 
+/// What the admins of an org share, by the tag of their language, and made when the first of them needs it.
+type Sheets<'a> = BTreeMap<&'a str, Sheet>;
+
 /// The drafts of one org, and what was wrong with some of them.
 #[derive(Debug)]
 pub struct Drafts {
@@ -57,6 +63,7 @@ impl Drafter {
     /// One draft per distinct address. `only` keeps everybody else out of a resend to one admin.
     pub fn drafts(&self, input: &DigestInput, only: Option<&Address>, date: DateTime<Utc>) -> Drafts {
         let mut drafts: BTreeMap<String, Draft> = BTreeMap::new();
+        let mut sheets = Sheets::new();
         let mut first_error = None;
         let mut rendered = 0_usize;
         for recipient in &input.recipients {
@@ -73,7 +80,7 @@ impl Drafter {
             let uid = MessageUid::derive(&input.org, input.key, &key);
             let content = match &recipient.address {
                 Err(_) => DraftContent::Final(MessageState::Failed, MessageReason::BadAddress),
-                Ok(address) => match self.message(input, recipient, address, &uid, date) {
+                Ok(address) => match self.message(input, recipient, address, &uid, date, &mut sheets) {
                     Ok(content) => {
                         rendered += 1;
                         content
@@ -96,16 +103,21 @@ impl Drafter {
         Drafts { drafts: drafts.into_values().collect(), all_failed }
     }
 
-    fn message(
-        &self,
+    fn message<'a>(
+        &'a self,
         input: &DigestInput,
         recipient: &Recipient,
         to: &Address,
         uid: &MessageUid,
         date: DateTime<Utc>,
+        sheets: &mut Sheets<'a>,
     ) -> Result<DraftContent, DraftError> {
-        let bytes = catch_unwind(AssertUnwindSafe(|| self.bytes(input, recipient, to, uid, date)))
-            .unwrap_or(Err(DraftError::Panic))?;
+        let made = catch_unwind(AssertUnwindSafe(|| {
+            let token = self.token(input, to);
+            let parts = self.parts(input, recipient, &token, sheets)?;
+            self.bytes(parts, recipient, to, uid, date, &token)
+        }));
+        let bytes = made.unwrap_or(Err(DraftError::Panic))?;
         let mut dedupe_key = format!("{} {}", input.org, input.key);
         let redirect_to = self.sender.redirect_to.as_ref();
         if redirect_to.is_some() {
@@ -116,43 +128,148 @@ impl Drafter {
         Ok(DraftContent::Message { to: redirect_to.unwrap_or(to).clone(), fingerprint, bytes })
     }
 
-    /// The final bytes of one recipient's message.
-    pub fn bytes(
-        &self,
+    /// One recipient's encoded digest, out of the org's sheet where there is somebody to share it with.
+    fn parts<'a>(
+        &'a self,
         input: &DigestInput,
         recipient: &Recipient,
-        to: &Address,
-        uid: &MessageUid,
-        date: DateTime<Utc>,
-    ) -> Result<Vec<u8>, DraftError> {
-        let (rendered, unsubscribe) = self.rendered(input, recipient, to)?;
-        self.composed(&rendered, recipient, to, uid, date, &unsubscribe)
+        token: &UnsubscribeToken,
+        sheets: &mut Sheets<'a>,
+    ) -> Result<Parts, DraftError> {
+        if input.recipients.len() < 2 || !self.templates.same_for_all(input) {
+            return Ok(Parts::encode(&self.rendered(input, recipient, token)?));
+        }
+        let sheet = match sheets.entry(self.templates.language_of(recipient)) {
+            Entry::Occupied(made) => made.into_mut(),
+            Entry::Vacant(gap) => {
+                let stand_in = UnsubscribeToken::stand_in();
+                gap.insert(Sheet::new(self.rendered(input, recipient, &stand_in)?, stand_in))
+            }
+        };
+        Ok(sheet.parts(token))
     }
 
-    /// One recipient's digest in words, and the link by which they leave.
+    /// What opens the page on which a recipient leaves.
+    pub fn token(&self, input: &DigestInput, to: &Address) -> UnsubscribeToken {
+        self.keys.sign(SubscriptionRef::derive(&input.org, to.normal()), Scope::Org)
+    }
+
+    /// One recipient's digest in words.
     pub fn rendered(
         &self,
         input: &DigestInput,
         recipient: &Recipient,
-        to: &Address,
-    ) -> Result<(Rendered, String), DraftError> {
-        let token = self.keys.sign(SubscriptionRef::derive(&input.org, to.normal()), Scope::Org);
-        let unsubscribe = token.link(&self.public_url);
-        let links = Links { unsubscribe: unsubscribe.clone(), settings: self.settings_url.clone() };
-        Ok((self.templates.render(input, recipient, &links, &self.brand)?, unsubscribe))
+        token: &UnsubscribeToken,
+    ) -> Result<Rendered, DraftError> {
+        let links =
+            Links { unsubscribe: token.link(&self.public_url), settings: self.settings_url.clone() };
+        Ok(self.templates.render(input, recipient, &links, &self.brand)?)
     }
 
-    /// The final bytes of a digest in words.
-    pub fn composed(
+    /// The final bytes of one recipient's message.
+    pub fn bytes(
         &self,
-        rendered: &Rendered,
+        parts: Parts,
         recipient: &Recipient,
         to: &Address,
         uid: &MessageUid,
         date: DateTime<Utc>,
-        unsubscribe: &str,
+        token: &UnsubscribeToken,
     ) -> Result<Vec<u8>, DraftError> {
-        let name = recipient.name.as_deref();
-        Ok(compose(rendered, to, name, uid, date, &self.sender, Some(unsubscribe))?)
+        let (name, unsubscribe) = (recipient.name.as_deref(), token.link(&self.public_url));
+        Ok(compose(parts, to, name, uid, date, &self.sender, Some(&unsubscribe))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use secrecy::SecretString;
+
+    use super::*;
+    use crate::render::{Accent, sample};
+
+    fn drafter(templates: Templates) -> Drafter {
+        Drafter {
+            templates,
+            brand: Brand {
+                product: "Acme".to_owned(),
+                accent: Accent::default(),
+                logo_url: None,
+                postal_address: None,
+                public_url: None,
+            },
+            sender: Sender {
+                from_name: "Acme".to_owned(),
+                from: Address::parse("digest@acme.example").unwrap(),
+                reply_to: None,
+                list_id_domain: "acme.example".to_owned(),
+                headers: Vec::new(),
+                redirect_to: None,
+            },
+            public_url: "https://acme.example/digest".to_owned(),
+            settings_url: None,
+            keys: KeyRing::new(&[SecretString::from("0123456789abcdef0123456789abcdef")]).unwrap(),
+        }
+    }
+
+    /// The same digest for admins with different names, addresses and languages.
+    fn with_recipients(mut input: DigestInput) -> DigestInput {
+        let admins = [("ana", "en"), ("björn", "de"), ("chloé", "en"), ("dina", "ar"), ("emad", "ar")];
+        input.recipients = admins
+            .iter()
+            .enumerate()
+            .map(|(n, (name, language))| Recipient {
+                address: Ok(Address::parse(&format!("admin-{n}@example.org")).unwrap()),
+                ..sample::recipient(Some(name), language)
+            })
+            .collect();
+        input
+    }
+
+    fn mails(drafter: &Drafter, input: &DigestInput) -> Vec<Vec<u8>> {
+        let drafts = drafter.drafts(input, None, DateTime::UNIX_EPOCH + chrono::TimeDelta::days(20_000)).drafts;
+        let bytes = |draft: Draft| match draft.content {
+            DraftContent::Message { bytes, .. } => bytes,
+            DraftContent::Final(..) => panic!("no mail for {}", draft.user),
+        };
+        drafts.into_iter().map(bytes).collect()
+    }
+
+    /// What each recipient would get without the others.
+    fn mails_alone(drafter: &Drafter, input: &DigestInput) -> Vec<Vec<u8>> {
+        let alone = |one: &Recipient| DigestInput { recipients: vec![one.clone()], ..input.clone() };
+        input.recipients.iter().flat_map(|one| mails(drafter, &alone(one))).collect()
+    }
+
+    #[test]
+    fn a_mail_does_not_depend_on_who_else_gets_one() {
+        let drafter = drafter(Templates::embedded().unwrap());
+        let inputs = sample::samples().map(|(_, input)| with_recipients(input));
+        assert!(inputs.iter().any(|input| drafter.templates.same_for_all(input)));
+        for input in inputs {
+            assert_eq!(mails(&drafter, &input), mails_alone(&drafter, &input));
+        }
+    }
+
+    #[test]
+    fn an_operators_template_may_greet_each_admin_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let greeting = "Hello {{ recipient.name }} of {{ org.name }}";
+        std::fs::write(folder.path().join("digest.subject.txt"), greeting).unwrap();
+        let drafter = drafter(Templates::load(Some(folder.path())).unwrap());
+        let input = with_recipients(sample::samples()[0].1.clone());
+        let mails = mails(&drafter, &input);
+        assert_eq!(mails, mails_alone(&drafter, &input));
+        let greets = |mail: &Vec<u8>| String::from_utf8_lossy(mail).contains("Subject: Hello ana of");
+        assert_eq!(mails.iter().filter(|mail| greets(mail)).count(), 1);
+    }
+
+    #[test]
+    fn another_admins_token_in_the_applications_text_stays_as_it_is() {
+        let drafter = drafter(Templates::embedded().unwrap());
+        let mut input = with_recipients(sample::samples()[0].1.clone());
+        let first = drafter.token(&input, input.recipients[0].address.as_ref().unwrap());
+        input.org_name = first.as_str().to_owned();
+        assert_eq!(mails(&drafter, &input), mails_alone(&drafter, &input));
     }
 }

@@ -7,6 +7,7 @@ pub mod drafts;
 mod keep_alive;
 mod opt_ins;
 pub mod rescue;
+mod sheet;
 pub mod sweep;
 pub mod work;
 

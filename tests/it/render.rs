@@ -14,6 +14,7 @@ use digestd::domain::schedule::Period;
 use digestd::domain::week::SendKey;
 use digestd::domain::zone::Zone;
 use digestd::mail::compose::{ComposeError, Sender, compose};
+use digestd::mail::parts::Parts;
 use digestd::mail::wire;
 use digestd::render::{Accent, Brand, Http, Links, RenderError, SafeUrl, Templates};
 use mail_parser::{MessageParser, MimeHeaders, PartType};
@@ -140,7 +141,7 @@ pub(super) fn eml(rendered: &Rendered, to: &str, to_name: Option<&str>) -> Resul
     let to = Address::parse(to).unwrap();
     let uid = MessageUid::derive(&OrgId::parse("42").unwrap(), SendKey::parse("2026-W28").unwrap(), "a");
     let date: DateTime<Utc> = "2026-07-06T06:00:00Z".parse().unwrap();
-    compose(rendered, &to, to_name, &uid, date, &sender(), Some(UNSUBSCRIBE))
+    compose(Parts::encode(rendered), &to, to_name, &uid, date, &sender(), Some(UNSUBSCRIBE))
 }
 
 fn headers_of(bytes: &[u8]) -> String {

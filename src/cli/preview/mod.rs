@@ -19,6 +19,7 @@ use crate::domain::ids::UserId;
 use crate::domain::message::MessageUid;
 use crate::domain::week::{SendKey, WeekKey};
 use crate::lifecycle::Exit;
+use crate::mail::parts::Parts;
 use crate::source::{Gathered, Question, Source};
 
 /// Who reads the preview of an org that has nobody to mail.
@@ -115,9 +116,10 @@ fn render(
         Ok(address) => address.clone(),
         Err(broken) => return Err(broken.error).context("this admin's address cannot be used"),
     };
-    let (rendered, unsubscribe) = drafter.rendered(input, recipient, &address)?;
+    let token = drafter.token(input, &address);
+    let rendered = drafter.rendered(input, recipient, &token)?;
     let uid = MessageUid::derive(&input.org, input.key, address.normal());
-    let eml = drafter.composed(&rendered, recipient, &address, &uid, found.now, &unsubscribe)?;
+    let eml = drafter.bytes(Parts::encode(&rendered), recipient, &address, &uid, found.now, &token)?;
     Ok(Previewed { rendered, eml })
 }
 
