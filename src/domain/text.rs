@@ -82,6 +82,12 @@ pub fn isolate(text: &str) -> String {
     format!("{}{text}{}", ISOLATE.0, ISOLATE.1)
 }
 
+/// An error with its causes, in one line, for the ledger.
+pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// Wraps lines at blanks so that they have at most `width` characters where that is possible.
 /// A longer word, such as a link, stays whole. Continuation lines keep the indent.
 pub fn wrap(text: &str, width: usize) -> String {

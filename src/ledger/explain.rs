@@ -306,8 +306,8 @@ fn next(facts: &Facts, row: Option<&SendRow>, retried: bool, stopped: Option<Str
         };
         next.push(format!("{what} {} UTC; it is given up at {} UTC", time(until), time(row.give_up_at)));
     }
-    match &facts.own {
-        Some(Ok(schedule)) => {
+    match (&facts.own, &facts.away) {
+        (Some(Ok(schedule)), _) => {
             let slot = schedule.upcoming(facts.now).next();
             next.extend(
                 slot.map(|slot| {
@@ -315,8 +315,11 @@ fn next(facts: &Facts, row: Option<&SendRow>, retried: bool, stopped: Option<Str
                 }),
             );
         }
-        Some(Err(error)) => next.push(format!("correct the org's time zone first: {error}")),
-        None => next.push("nothing: the source lists no such active org".to_owned()),
+        (Some(Err(error)), _) => next.push(format!("correct the org's time zone first: {error}")),
+        (None, Some(why)) => next.push(format!(
+            "the application's database cannot be asked, so who is a recipient now and when the next slot opens is not known: {why}"
+        )),
+        (None, None) => next.push("nothing: the source lists no such active org".to_owned()),
     }
     next
 }

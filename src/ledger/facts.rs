@@ -8,6 +8,7 @@ use crate::domain::candidate::Candidate;
 use crate::domain::due::{Younger, owed};
 use crate::domain::ids::OrgId;
 use crate::domain::schedule::{Slot, WeeklySchedule};
+use crate::domain::text;
 use crate::domain::week::WeekKey;
 use crate::domain::zone::ZoneError;
 use crate::source::Listed;
@@ -25,6 +26,8 @@ pub(super) struct Facts {
     pub schedule: WeeklySchedule,
     pub slot: Slot,
     pub built_in: bool,
+    /// Why the application's database could not be asked. Then only our own rows are known.
+    pub away: Option<String>,
 }
 
 impl AdminStanding {
@@ -45,12 +48,18 @@ impl Ledger {
     pub(super) async fn facts(&self, org: &OrgId, week: Option<WeekKey>) -> Result<Facts, LedgerError> {
         let now = self.store.now().await?;
         let built_in = self.source.is_built_in();
+        let mut away = None;
         let (standing, own) = if built_in {
             (self.store.standing(org).await?, self.source.schedule(org).await?)
         } else {
-            match self.source.listed(org).await? {
-                Some(listed) => (Some(standing_of(&listed)), Some(listed.candidate.schedule)),
-                None => (None, None),
+            match self.source.listed(org).await {
+                Ok(Some(listed)) => (Some(standing_of(&listed)), Some(listed.candidate.schedule)),
+                Ok(None) => (None, None),
+                // What was sent is asked about most of all while something is broken.
+                Err(error) => {
+                    away = Some(text::chain(&error));
+                    (None, None)
+                }
             }
         };
         let candidate = Candidate {
@@ -60,16 +69,23 @@ impl Ledger {
             opted_in_at: None,
         };
         let schedule = candidate.schedule_or(&self.fallback);
+        let week = match week {
+            None if away.is_some() => self.store.newest_week_of(org).await?,
+            asked => asked,
+        };
         let week = week.unwrap_or_else(|| schedule.latest_slot(now).week);
         let slot = schedule.slot_in(week);
         let at = self.store.stored_slots(&[(schedule.clone(), slot)]).await?;
         let slot = Slot { at: at.first().copied().unwrap_or(slot.at), ..slot };
-        Ok(Facts { org: org.clone(), now, standing, own, schedule, slot, built_in })
+        Ok(Facts { org: org.clone(), now, standing, own, schedule, slot, built_in, away })
     }
 
     /// Why an org without a send has none, or when it will get one.
     pub(super) fn why_no_send(&self, facts: &Facts, live_replicas: usize, week_closed: bool) -> String {
         let Facts { now, slot, schedule, .. } = facts;
+        if facts.away.is_some() {
+            return format!("Nothing was sent for {}, and whether it is due is not known.", slot.week);
+        }
         if let Some(why) = self.never_due(facts) {
             return why;
         }

@@ -159,6 +159,14 @@ const SENDS: &str = "
       AND (week_key = $2 OR (week_key LIKE 'manual-%' AND period_first = $3))
     ORDER BY CASE WHEN week_key = $2 THEN 0 ELSE 1 END, slot_at, id";
 
+/// Resends are not of a week.
+const NEWEST_WEEK: &str = "
+    SELECT week_key
+    FROM digestd.sends
+    WHERE org_id = $1 AND week_key NOT LIKE 'manual-%'
+    ORDER BY slot_at DESC
+    LIMIT 1";
+
 const EVENTS: &str = "
     SELECT at, event, replica, detail
     FROM digestd.send_events
@@ -261,6 +269,18 @@ impl Store {
         })
         .map_err(StoreError::doing("reading an org's sends"))?;
         rows.into_iter().map(send_row).collect()
+    }
+
+    /// The week of the last send that an org has had, if it has had one.
+    pub async fn newest_week_of(&self, org: &OrgId) -> Result<Option<WeekKey>, StoreError> {
+        let key: Option<String> = run!(self, read, db => {
+            sqlx::query_scalar(self.sql(NEWEST_WEEK)).bind(org.as_str()).fetch_optional(db).await
+        })
+        .map_err(StoreError::doing("reading an org's newest week"))?;
+        let parsed = |key: String| {
+            WeekKey::parse(&key).map_err(|_| StoreError::inconsistent("sends", "week_key", &key))
+        };
+        key.map(parsed).transpose()
     }
 
     /// What happened to a send, in the order of time.

@@ -14,6 +14,7 @@ use crate::domain::ids::OrgId;
 use crate::domain::message::Draft;
 use crate::domain::schedule::Period;
 use crate::domain::send::{Claim, SendReason, SendState};
+use crate::domain::text;
 use crate::domain::week::SendKey;
 use crate::faults::{self, Point};
 use crate::progress::Pulse;
@@ -349,7 +350,7 @@ impl Tick {
         reason: SendReason,
         error: &(dyn std::error::Error + Send + Sync + 'static),
     ) -> TickReport {
-        let detail = chain(error);
+        let detail = text::chain(error);
         if claim.attempts >= self.limits.max_attempts {
             let ending = Ending { claim, state: SendState::Failed, reason, detail: Some(detail) };
             return self.end(vec![ending]).await;
@@ -401,14 +402,6 @@ fn by_period(claims: Vec<Claim>) -> Vec<Vec<Claim>> {
 fn backed_off(first: TimeDelta, attempts: u32) -> TimeDelta {
     let doubled = first.checked_mul(1 << attempts.saturating_sub(1).min(16));
     doubled.unwrap_or(TimeDelta::MAX).min(TimeDelta::hours(1))
-}
-
-/// An error with its causes, in one line, for the ledger.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    std::iter::successors(Some(error), |error| error.source())
-        .map(ToString::to_string)
-        .collect::<Vec<_>>()
-        .join(": ")
 }
 
 fn log_left(claim: &Claim, error: &(dyn std::error::Error + 'static)) {

@@ -1,11 +1,13 @@
 //! What `explain` tells of orgs and admins that stand in the operator's own database.
 
+use digestd::domain::ids::ReplicaId;
 use digestd::ledger::Ledger;
 use digestd::ledger::story::Story;
 use digestd::ledger::whom::Whom;
+use digestd::store::enqueue::Enqueue;
 
-use super::{App, orgs};
-use crate::support::fixtures::{berlin, monday, rules, store};
+use super::{App, execute, orgs};
+use crate::support::fixtures::{berlin, claim_id, draft, due_org, monday, rules, store, terms};
 
 const SHOP: &str = "
     CREATE TABLE shops (id text PRIMARY KEY, title text, tz text, opened timestamp);
@@ -65,5 +67,40 @@ both_databases! {
         assert_eq!(young.left_out, []);
         let gone = explain("gone", "cid@new.example").await;
         assert_eq!(gone.outcome, "No digest: the recipients query lists no org “gone”.");
+    }
+
+    /// It failed as a whole, just when somebody asked what had been sent.
+    async fn what_was_sent_is_told_while_the_applications_database_is_away(database: TestDatabase) {
+        let app = App::new(database, SHOP, CONFIG).await;
+        let store = store(&app.database).await;
+        store.clock().set(monday() + chrono::TimeDelta::hours(1));
+        let due = due_org("old", monday());
+        let week = due.slot.week;
+        let claims = store.claim(&[due], claim_id(), terms(ReplicaId::random())).await.expect("a claim");
+        let claim = claims.into_iter().next().expect("ours");
+        let drafts = vec![draft(&claim, "ann@old.example")];
+        let enqueued = store.enqueue(vec![Enqueue { claim, drafts }], chrono::TimeDelta::days(2)).await;
+        assert_eq!(enqueued.expect("enqueued").messages, 1);
+        let ledger = Ledger {
+            store,
+            source: app.checked().await,
+            rules: rules(),
+            fallback: berlin(),
+            relay: "relay".to_owned(),
+            max_attempts: 5,
+        };
+        execute(&app.database, "DROP TABLE keepers").await;
+        // A week later, and no week is named: the newest that is known is told.
+        ledger.store.clock().set(monday() + chrono::TimeDelta::days(8));
+        let explain = async |org: &str, to: Option<&Whom>| -> Story {
+            ledger.explain(&orgs(&[org]).remove(0), None, to).await.expect("a story")
+        };
+        let told = explain("old", Some(&Whom::new("ann@old.example"))).await;
+        assert_eq!((told.week, told.sends.len()), (week.to_string(), 1));
+        assert!(told.outcome.starts_with("Enqueued for 1 recipient"), "{}", told.outcome);
+        let away = "the application's database cannot be asked, so who is a recipient now";
+        assert!(told.next.iter().any(|next| next.starts_with(away)), "{:?}", told.next);
+        let never = explain("new", None).await;
+        assert_eq!(never.outcome, "Nothing was sent for 2026-W29, and whether it is due is not known.");
     }
 }
