@@ -53,7 +53,9 @@ const MOVE: &str = "
         SELECT s.id AS mine_id, CAST(u.value->>'messages' AS INTEGER) AS made
         FROM digestd.sends AS s
         JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
+        WHERE s.id {among}(SELECT CAST(v.value->>'id' AS BIGINT) FROM {each}($2) AS v){end_among}
+          -- In a CASE, so that no plan reads every claimed send by the index of those.
+          AND CASE WHEN s.state = 'claimed' THEN s.epoch = CAST(u.value->>'epoch' AS BIGINT) END
         ORDER BY s.id
         {for_update_s}
     )
@@ -66,7 +68,27 @@ const MOVE: &str = "
     WHERE id = mine_id
     RETURNING id";
 
+/// What stops a message is looked up first, once for each.
 const INSERT_MESSAGES: &str = "
+    WITH u AS MATERIALIZED (
+        SELECT
+            e.value,
+            -- Opt-outs are read here and again by the marker, so that one in between counts too.
+            CASE
+                WHEN e.value->>'state' <> 'pending' THEN e.value->>'reason'
+                WHEN EXISTS (
+                    SELECT 1
+                    FROM digestd.opt_outs AS p
+                    WHERE p.address = e.value->>'address' AND p.org_id IN ('', e.value->>'org')
+                ) THEN 'opted_out'
+                WHEN EXISTS (
+                    SELECT 1
+                    FROM digestd.suppressions AS p
+                    WHERE p.address = e.value->>'address' AND p.suppressed
+                ) THEN 'suppressed'
+            END AS stop
+        FROM {each}($2) AS e
+    )
     INSERT INTO digestd.outbox (
         send_id, org_id, user_id, address, mailbox, uid, fingerprint, state, reason, resend,
         next_attempt_at, expires_at, created_at, settled_at
@@ -87,25 +109,7 @@ const INSERT_MESSAGES: &str = "
         {now} + $3{ms},
         {now},
         CASE WHEN u.value->>'state' = 'pending' AND u.stop IS NULL THEN NULL ELSE {now} END
-    FROM (
-        SELECT
-            e.value,
-            -- Opt-outs are read here and again by the marker, so that one in between counts too.
-            CASE
-                WHEN e.value->>'state' <> 'pending' THEN e.value->>'reason'
-                WHEN EXISTS (
-                    SELECT 1
-                    FROM digestd.opt_outs AS p
-                    WHERE p.address = e.value->>'address' AND p.org_id IN ('', e.value->>'org')
-                ) THEN 'opted_out'
-                WHEN EXISTS (
-                    SELECT 1
-                    FROM digestd.suppressions AS p
-                    WHERE p.address = e.value->>'address' AND p.suppressed
-                ) THEN 'suppressed'
-            END AS stop
-        FROM {each}($2) AS e
-    ) AS u
+    FROM u
     RETURNING id, uid, state, reason";
 
 /// Sorted, because a resend and the week's own send may name the same admins at the same time. Written

@@ -68,7 +68,8 @@ const LEASE: &str = "
         token = o.token + 1,
         owner = CASE WHEN o.expires_at > {now} AND o.attempts < $5 THEN $2 END,
         lease_until = CASE WHEN o.expires_at > {now} AND o.attempts < $5 THEN {now} + $3{ms} END
-    WHERE o.id {among}(SELECT due_id FROM due){end_among} AND o.state = 'pending'
+    -- Locked above as pending. Said again here, the state would make a plan read every pending row.
+    WHERE o.id {among}(SELECT due_id FROM due){end_among}
     RETURNING
         id, token, state, reason, uid, org_id, user_id, address, mailbox, fingerprint, attempts, resend,
         EXISTS (

@@ -111,19 +111,23 @@ const REMEMBER: &str = "
 /// A changed row: its id, and the state and reason that it has now.
 type Changed = (i64, String, Option<String>);
 
-/// A marker or a result, as `SETTLE` takes it.
+/// A marker or a result, as `SETTLE` takes it. What is absent is read as null.
 #[derive(Serialize)]
 struct EntryRow {
     id: i64,
     token: i64,
     marks: u8,
     state: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<&'static str>,
     charge: u8,
     delay: i64,
     settled: u8,
-    phase: &'static str,
-    note: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    phase: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     guard: Option<String>,
 }
 
@@ -280,8 +284,8 @@ fn result_row(finished: &Finished) -> EntryRow {
         charge: charge.into(),
         delay,
         settled: state.is_final().into(),
-        phase: finished.phase,
-        note: cut(&finished.note),
+        phase: Some(finished.phase),
+        note: Some(cut(&finished.note)),
         guard: finished.guard.map(|owner| owner.to_string()),
     }
 }
@@ -296,8 +300,8 @@ fn mark_row(fence: &Fence) -> EntryRow {
         charge: 0,
         delay: 0,
         settled: 0,
-        phase: "",
-        note: String::new(),
+        phase: None,
+        note: None,
         guard: None,
     }
 }

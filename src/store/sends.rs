@@ -119,7 +119,9 @@ const RENEW: &str = "
         SELECT s.id AS mine_id
         FROM digestd.sends AS s
         JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
+        WHERE s.id {among}(SELECT CAST(v.value->>'id' AS BIGINT) FROM {each}($2) AS v){end_among}
+          -- In a CASE, so that no plan reads every claimed send by the index of those.
+          AND CASE WHEN s.state = 'claimed' THEN s.epoch = CAST(u.value->>'epoch' AS BIGINT) END
         ORDER BY s.id
         {for_update_s}
     )
@@ -156,7 +158,9 @@ const FINISH: &str = "
             u.value->>'detail' AS new_detail
         FROM digestd.sends AS s
         JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
-        WHERE s.epoch = CAST(u.value->>'epoch' AS BIGINT) AND s.state = 'claimed'
+        WHERE s.id {among}(SELECT CAST(v.value->>'id' AS BIGINT) FROM {each}($2) AS v){end_among}
+          -- In a CASE, so that no plan reads every claimed send by the index of those.
+          AND CASE WHEN s.state = 'claimed' THEN s.epoch = CAST(u.value->>'epoch' AS BIGINT) END
         ORDER BY s.id
         {for_update_s}
     )
