@@ -173,6 +173,8 @@ const RETRY: &str = "
         WHERE o.state IN ('failed', 'expired', 'cancelled')
           AND o.created_at + $3{ms} > {now}
           AND EXISTS (SELECT 1 FROM digestd.bodies AS b WHERE b.message_id = o.id)
+          AND NOT EXISTS (SELECT 1 FROM digestd.opt_outs AS p WHERE p.address = o.address AND p.org_id IN ('', o.org_id))
+          AND NOT EXISTS (SELECT 1 FROM digestd.suppressions AS p WHERE p.address = o.address AND p.suppressed)
         ORDER BY o.id
         {for_update_o}
     )
@@ -237,6 +239,8 @@ const RESEND: &str = "
           AND o.marked_at + $3{ms} <= {now}
           AND o.expires_at > {now}
           AND o.attempts + 1 < $4
+          AND NOT EXISTS (SELECT 1 FROM digestd.opt_outs AS p WHERE p.address = o.address AND p.org_id IN ('', o.org_id))
+          AND NOT EXISTS (SELECT 1 FROM digestd.suppressions AS p WHERE p.address = o.address AND p.suppressed)
         ORDER BY o.id
         {for_update_o}
     )

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use digestd::domain::address::Address;
 use digestd::domain::ids::{GuardOwner, MessageId, ReplicaId};
 use digestd::domain::message::{Disposition, Finished, Leased, MessageReason, MessageState};
 use digestd::store::Store;
@@ -97,6 +98,32 @@ both_databases! {
         assert!(again[0].token > leased[0].token);
         let history = store.message_events(leased[0].id).await.expect("a history");
         assert_eq!(history.last().map(|e| (e.phase.as_str(), e.outcome.as_str())), Some(("operator", "retry")));
+    }
+
+    /// It was told that these “will be tried again”, and the marker then found that they must not.
+    async fn what_must_not_be_sent_is_not_put_back(database: TestDatabase) {
+        let (store, leased) = marked(&database).await;
+        let refused = || Disposition::Failed(MessageReason::Refused);
+        let to = |name: &str| Address::parse(&format!("{name}@example.org")).expect("an address");
+        let dispositions = [refused(), refused(), Disposition::Uncertain, Disposition::Uncertain];
+        for (message, disposition) in leased.iter().zip(dispositions) {
+            record(&store, message, disposition).await;
+        }
+        store.clock().advance(SETTLE);
+        store.opt_out(&to("ann"), None, "link").await.expect("an opt-out");
+        store.suppress(&to("bob"), "http", None).await.expect("a suppression");
+        for (message, act_of) in leased.iter().zip([RETRY, RETRY, RESEND, RESEND]) {
+            assert!(!act(&store, act_of, message).await);
+        }
+        let mut now = states(&store).await;
+        now.sort_unstable();
+        assert_eq!(now, ["failed", "failed", "uncertain", "uncertain"]);
+        assert!(store.remove_opt_out(&to("ann"), None).await.expect("an answer"));
+        let ann: Vec<&Leased> = leased.iter().filter(|message| message.to == to("ann")).collect();
+        assert_eq!(ann.len(), 2);
+        for message in ann {
+            assert_ne!(act(&store, RETRY, message).await, act(&store, RESEND, message).await);
+        }
     }
 
     // A digest that is tried for a week meets the next one.
