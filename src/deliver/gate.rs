@@ -90,6 +90,8 @@ struct Local {
     mode: Mode,
     /// Whether the database counts no failure that an acceptance would end.
     healthy: bool,
+    /// Whether it was told at the top of a voice that the relay does not work, since it last did.
+    told: bool,
     /// The share of the pace that is used.
     rate_factor: f64,
     streak: PolicyStreak,
@@ -102,6 +104,7 @@ impl Gate {
             read_at: None,
             mode: Mode::Stopped,
             healthy: false,
+            told: false,
             rate_factor: 1.0,
             streak: PolicyStreak::default(),
         };
@@ -246,15 +249,24 @@ impl Gate {
         opened.map(drop)
     }
 
-    /// Says it once, on the edge; while the breaker is open nothing is logged per message.
+    /// An error on the edge, and a warning after each probe that fails; nothing is logged per message.
     fn stopped(&self, reason: &'static str) {
-        self.local().mode = Mode::Stopped;
+        let told = {
+            let mut local = self.local();
+            local.mode = Mode::Stopped;
+            std::mem::replace(&mut local.told, true)
+        };
         self.metrics.relay_opened(&self.settings.relay);
-        tracing::error!(
-            relay = self.settings.relay,
-            reason,
-            "the relay does not work; deliveries wait and one message at a time is tried"
-        );
+        let relay = &self.settings.relay;
+        if told {
+            tracing::warn!(relay, reason, "the relay still does not work; another message is tried later");
+        } else {
+            tracing::error!(
+                relay,
+                reason,
+                "the relay does not work; deliveries wait and one message at a time is tried"
+            );
+        }
     }
 
     fn spans(&self) -> (Duration, Duration) {
@@ -289,6 +301,7 @@ impl Gate {
         local.read_at = Some(Instant::now());
         local.rate_factor = state.rate_factor;
         local.healthy = state.breaker == Breaker::Closed && state.failures == 0;
+        local.told &= state.breaker != Breaker::Closed;
         // A probe under way goes on whatever the row says; it ends by its own outcome.
         if !(matches!(local.mode, Mode::Probe(_))
             && mode == Mode::Stopped
