@@ -14,7 +14,8 @@ use crate::lifecycle::Exit;
 #[command(
     after_help = "Tells what became of an org's digest and why: the slot, who claimed it, what failed, each
 recipient's attempts with the relay's replies, who was left out, and what happens next.
-Without --week it is the week of the org's newest slot.
+Without --week it is the week of the org's newest slot, or of its last send while the
+application's database does not answer.
 
 Examples:
   digestd explain --org acme

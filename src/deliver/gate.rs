@@ -11,7 +11,7 @@ use super::classify::RelayEffect;
 use super::streak::PolicyStreak;
 use crate::domain::ids::{MessageId, ReplicaId};
 use crate::metrics::{Metrics, RelayCondition};
-use crate::store::relays::{Breaker, PaceLimits, RelayState};
+use crate::store::relays::{Breaker, Openings, PaceLimits, RelayState};
 use crate::store::{Store, StoreError};
 
 /// Failures in a row that open the breaker.
@@ -90,8 +90,6 @@ struct Local {
     mode: Mode,
     /// Whether the database counts no failure that an acceptance would end.
     healthy: bool,
-    /// Whether it was told at the top of a voice that the relay does not work, since it last did.
-    told: bool,
     /// The share of the pace that is used.
     rate_factor: f64,
     streak: PolicyStreak,
@@ -104,7 +102,6 @@ impl Gate {
             read_at: None,
             mode: Mode::Stopped,
             healthy: false,
-            told: false,
             rate_factor: 1.0,
             streak: PolicyStreak::default(),
         };
@@ -232,16 +229,16 @@ impl Gate {
     async fn failing(&self, note: &str) -> Result<(), StoreError> {
         self.local().healthy = false;
         let opened = self.store.relay_failing(&self.settings.relay, FAILURES, self.spans(), note).await?;
-        if opened {
-            self.stopped("failing");
+        if let Some(openings) = opened {
+            self.stopped("failing", openings);
         }
         Ok(())
     }
 
     async fn open(&self, reason: &'static str, note: &str) -> Result<(), StoreError> {
         let opened = self.store.relay_open(&self.settings.relay, reason, self.spans(), note).await;
-        if *opened.as_ref().unwrap_or(&false) {
-            self.stopped(reason);
+        if let Ok(Some(openings)) = opened {
+            self.stopped(reason, openings);
         }
         let mut local = self.local();
         local.mode = Mode::Stopped;
@@ -249,23 +246,20 @@ impl Gate {
         opened.map(drop)
     }
 
-    /// An error on the edge, and a warning after each probe that fails; nothing is logged per message.
-    fn stopped(&self, reason: &'static str) {
-        let told = {
-            let mut local = self.local();
-            local.mode = Mode::Stopped;
-            std::mem::replace(&mut local.told, true)
-        };
+    /// An error by the one replica that opens the breaker, and a warning after each probe that fails; while it is
+    /// open nothing is logged per message.
+    fn stopped(&self, reason: &'static str, openings: Openings) {
+        self.local().mode = Mode::Stopped;
         self.metrics.relay_opened(&self.settings.relay);
         let relay = &self.settings.relay;
-        if told {
-            tracing::warn!(relay, reason, "the relay still does not work; another message is tried later");
-        } else {
+        if openings.is_first() {
             tracing::error!(
                 relay,
                 reason,
                 "the relay does not work; deliveries wait and one message at a time is tried"
             );
+        } else {
+            tracing::warn!(relay, reason, "the relay still does not work; another message is tried later");
         }
     }
 
@@ -301,7 +295,6 @@ impl Gate {
         local.read_at = Some(Instant::now());
         local.rate_factor = state.rate_factor;
         local.healthy = state.breaker == Breaker::Closed && state.failures == 0;
-        local.told &= state.breaker != Breaker::Closed;
         // A probe under way goes on whatever the row says; it ends by its own outcome.
         if !(matches!(local.mode, Mode::Probe(_))
             && mode == Mode::Stopped

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 
-use super::facts::Facts;
+use super::facts::{Facts, Own, unanswered};
 use super::recipients::{Hosts, opted_out, stories, suppressed};
 use super::story::{Event, LeftOut, RecipientStory, SendStory, SlotStory, Story};
 use super::whom::Whom;
@@ -25,8 +25,8 @@ use crate::store::relays::Breaker;
 const ALIVE: Duration = Duration::from_mins(1);
 
 impl Ledger {
-    /// The story of an org's digest: of a week, or of the slot that opened last; of everybody, or of one
-    /// admin.
+    /// The story of an org's digest: of a week, or of the slot that opened last (while the source is silent, of the
+    /// last send); of everybody, or of one admin.
     pub async fn explain(
         &self,
         org: &OrgId,
@@ -56,7 +56,7 @@ impl Ledger {
             let live = self.store.live_replicas(ALIVE).await?.len();
             self.why_no_send(&facts, live, self.store.is_closed(week).await?)
         };
-        let known = of_week.is_some() || facts.own.is_some();
+        let known = of_week.is_some() || matches!(facts.own, Own::Listed(_));
         Ok(Story {
             org: org.to_string(),
             name: facts.standing.as_ref().map(|standing| standing.name.clone()),
@@ -306,8 +306,8 @@ fn next(facts: &Facts, row: Option<&SendRow>, retried: bool, stopped: Option<Str
         };
         next.push(format!("{what} {} UTC; it is given up at {} UTC", time(until), time(row.give_up_at)));
     }
-    match (&facts.own, &facts.away) {
-        (Some(Ok(schedule)), _) => {
+    match &facts.own {
+        Own::Listed(Ok(schedule)) => {
             let slot = schedule.upcoming(facts.now).next();
             next.extend(
                 slot.map(|slot| {
@@ -315,11 +315,15 @@ fn next(facts: &Facts, row: Option<&SendRow>, retried: bool, stopped: Option<Str
                 }),
             );
         }
-        (Some(Err(error)), _) => next.push(format!("correct the org's time zone first: {error}")),
-        (None, Some(why)) => next.push(format!(
-            "the application's database cannot be asked, so who is a recipient now and when the next slot opens is not known: {why}"
-        )),
-        (None, None) => next.push("nothing: the source lists no such active org".to_owned()),
+        Own::Listed(Err(error)) => next.push(format!("correct the org's time zone first: {error}")),
+        Own::NotListed => next.push("nothing: the source lists no such active org".to_owned()),
+        Own::Silent(why) => {
+            next.push(format!(
+                "whether a digest after {} is due is not known. {}",
+                facts.slot.week,
+                unanswered(why)
+            ));
+        }
     }
     next
 }

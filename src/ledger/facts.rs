@@ -20,14 +20,35 @@ pub(super) struct Facts {
     pub now: DateTime<Utc>,
     /// The org and its admins; of an operator's database, whoever its recipients query lists.
     pub standing: Option<Standing>,
-    /// As the source has it; `None`: the source lists no such org.
-    pub own: Option<Result<WeeklySchedule, ZoneError>>,
+    pub own: Own,
     /// The org's own schedule, or the configured one.
     pub schedule: WeeklySchedule,
     pub slot: Slot,
     pub built_in: bool,
-    /// Why the application's database could not be asked. Then only our own rows are known.
-    pub away: Option<String>,
+}
+
+/// What the source says of an org.
+pub(super) enum Own {
+    /// Its schedule, if it has a usable zone.
+    Listed(Result<WeeklySchedule, ZoneError>),
+    /// There is no such active org.
+    NotListed,
+    /// Nothing, and why: then only our own rows are known.
+    Silent(String),
+}
+
+impl Own {
+    fn of(schedule: Option<Result<WeeklySchedule, ZoneError>>) -> Self {
+        schedule.map_or(Self::NotListed, Self::Listed)
+    }
+
+    /// What nobody lists has no zone either.
+    fn schedule(&self) -> Result<WeeklySchedule, ZoneError> {
+        match self {
+            Self::Listed(schedule) => schedule.clone(),
+            Self::NotListed | Self::Silent(_) => Err(ZoneError { name: String::new() }),
+        }
+    }
 }
 
 impl AdminStanding {
@@ -48,43 +69,39 @@ impl Ledger {
     pub(super) async fn facts(&self, org: &OrgId, week: Option<WeekKey>) -> Result<Facts, LedgerError> {
         let now = self.store.now().await?;
         let built_in = self.source.is_built_in();
-        let mut away = None;
         let (standing, own) = if built_in {
-            (self.store.standing(org).await?, self.source.schedule(org).await?)
+            (self.store.standing(org).await?, Own::of(self.source.schedule(org).await?))
         } else {
             match self.source.listed(org).await {
-                Ok(Some(listed)) => (Some(standing_of(&listed)), Some(listed.candidate.schedule)),
-                Ok(None) => (None, None),
+                Ok(Some(listed)) => (Some(standing_of(&listed)), Own::Listed(listed.candidate.schedule)),
+                Ok(None) => (None, Own::NotListed),
                 // What was sent is asked about most of all while something is broken.
-                Err(error) => {
-                    away = Some(text::chain(&error));
-                    (None, None)
-                }
+                Err(error) => (None, Own::Silent(text::chain(&error))),
             }
         };
-        let candidate = Candidate {
-            org: org.clone(),
-            schedule: zone_of(own.as_ref()),
-            created_at: None,
-            opted_in_at: None,
-        };
+        let candidate =
+            Candidate { org: org.clone(), schedule: own.schedule(), created_at: None, opted_in_at: None };
         let schedule = candidate.schedule_or(&self.fallback);
         let week = match week {
-            None if away.is_some() => self.store.newest_week_of(org).await?,
+            None if matches!(own, Own::Silent(_)) => self.store.newest_week_of(org).await?,
             asked => asked,
         };
         let week = week.unwrap_or_else(|| schedule.latest_slot(now).week);
         let slot = schedule.slot_in(week);
         let at = self.store.stored_slots(&[(schedule.clone(), slot)]).await?;
         let slot = Slot { at: at.first().copied().unwrap_or(slot.at), ..slot };
-        Ok(Facts { org: org.clone(), now, standing, own, schedule, slot, built_in, away })
+        Ok(Facts { org: org.clone(), now, standing, own, schedule, slot, built_in })
     }
 
     /// Why an org without a send has none, or when it will get one.
     pub(super) fn why_no_send(&self, facts: &Facts, live_replicas: usize, week_closed: bool) -> String {
         let Facts { now, slot, schedule, .. } = facts;
-        if facts.away.is_some() {
-            return format!("Nothing was sent for {}, and whether it is due is not known.", slot.week);
+        if let Own::Silent(why) = &facts.own {
+            return format!(
+                "No digest of {} is on record, and whether one is due is not known. {}",
+                slot.week,
+                unanswered(why)
+            );
         }
         if let Some(why) = self.never_due(facts) {
             return why;
@@ -123,7 +140,7 @@ impl Ledger {
         if standing.as_ref().is_some_and(|standing| !standing.active) {
             return Some("No digest: the org is not active.".to_owned());
         }
-        if own.is_none() {
+        if matches!(own, Own::NotListed) {
             return Some(format!("No digest: the recipients query lists no org “{org}”."));
         }
         let candidate = facts.candidate();
@@ -148,6 +165,11 @@ impl Ledger {
     }
 }
 
+/// Why nothing is known of an org but our own rows.
+pub(super) fn unanswered(why: &str) -> String {
+    format!("The application's database could not be asked who is a recipient: {why}.")
+}
+
 impl Facts {
     /// The org as a sweep would see it.
     fn candidate(&self) -> Candidate {
@@ -158,7 +180,7 @@ impl Facts {
             .collect();
         Candidate {
             org: self.org.clone(),
-            schedule: zone_of(self.own.as_ref()),
+            schedule: self.own.schedule(),
             created_at: self.standing.as_ref().and_then(|standing| standing.created_at),
             // Unknown of one of them is unknown of all: that one may always have been there.
             opted_in_at: opted_in
@@ -192,9 +214,4 @@ fn standing_of(listed: &Listed) -> Standing {
         created_at: listed.candidate.created_at,
         admins: admins.collect(),
     }
-}
-
-/// An org that the source does not list has no zone either.
-fn zone_of(own: Option<&Result<WeeklySchedule, ZoneError>>) -> Result<WeeklySchedule, ZoneError> {
-    own.cloned().unwrap_or_else(|| Err(ZoneError { name: String::new() }))
 }

@@ -77,10 +77,9 @@ impl Mould {
     pub fn fill(&self, token: &UnsubscribeToken) -> Parts {
         let mut parts = self.parts.clone();
         let letters = || token.as_str().bytes().cycle();
-        for (bytes, gaps) in [
-            (&mut parts.text.bytes, &self.gaps.text),
-            (&mut parts.html.bytes, &self.gaps.html),
-        ] {
+        for (bytes, gaps) in
+            [(&mut parts.text.bytes, &self.gaps.text), (&mut parts.html.bytes, &self.gaps.html)]
+        {
             for (place, letter) in gaps.iter().zip(letters()) {
                 bytes[*place] = letter;
             }
@@ -142,7 +141,12 @@ fn crlf(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use secrecy::SecretString;
+
     use super::*;
+    use crate::domain::ids::OrgId;
+    use crate::domain::token::{KeyRing, Scope, SubscriptionRef};
 
     #[test]
     fn every_kind_of_line_end_becomes_crlf() {
@@ -161,15 +165,20 @@ mod tests {
         [parts.text.bytes, parts.html.bytes]
     }
 
-    #[test]
-    fn a_filled_mould_is_the_encoding_of_the_filled_words_wherever_the_lines_break() {
-        let (stand_in, token) = (UnsubscribeToken::stand_in(), UnsubscribeToken::stand_in());
-        for indent in 0..90 {
+    proptest! {
+        #[test]
+        fn a_filled_mould_is_the_encoding_of_the_filled_words_wherever_the_lines_break(
+            indent in 0_usize..90,
+            org in "[a-z]{1,8}",
+        ) {
+            let keys = KeyRing::new(&[SecretString::from("0123456789abcdef0123456789abcdef")]).unwrap();
+            let reference = SubscriptionRef::derive(&OrgId::parse(&org).unwrap(), "ana@example.org");
+            let (stand_in, token) = (UnsubscribeToken::stand_in(), keys.sign(reference, Scope::Org));
             let (before, link) = ("ü=".repeat(indent % 7) + &"x".repeat(indent), stand_in.as_str());
             let with_gaps = words(&format!("{before}{link}?{link}\n\nhttps://x.example/u/{link} ä"));
             let whole = words(&with_gaps.text.trim_end().replace(link, token.as_str()));
             let mould = Mould::new(&with_gaps, &stand_in).unwrap();
-            assert_eq!(bytes(mould.fill(&token)), bytes(Parts::encode(&whole)), "indent {indent}");
+            prop_assert_eq!(bytes(mould.fill(&token)), bytes(Parts::encode(&whole)));
         }
     }
 

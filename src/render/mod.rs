@@ -42,6 +42,7 @@ pub struct Templates {
     env: Environment<'static>,
     strings: Strings,
     language: Option<String>,
+    /// Whether none of them is an operator's.
     ours: bool,
 }
 

@@ -13,6 +13,9 @@
 //! | `{for_update_s}` | the same of the table called `s` |
 //! | `{skip_locked}` | locks the rows read, passing over those that somebody else has locked |
 //! | `{among}(SELECT …){end_among}` | is one of a few: by the index, however small the table is |
+//!
+//! Where a partial index is about a state, a condition on that state stands beside `{among}` in a `CASE`: as it is, a
+//! plan would read every row of that state. A `CASE` without `ELSE` is null otherwise, and null matches nothing.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::encode::IsNull;

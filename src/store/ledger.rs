@@ -149,14 +149,19 @@ const ADMINS: &str = "
     WHERE org_id = $1
     ORDER BY id";
 
-/// The week's send first, then resends of the same days.
+/// The week's send first, then resends of the same days: as the send has them, or as they are asked for.
 const SENDS: &str = "
     SELECT
         id, week_key, state, reason, detail, slot_at, timezone, period_first, only_address, give_up_at,
         claimed_by, claimed_at, lease_until, attempts, messages, settled_at
     FROM digestd.sends
     WHERE org_id = $1
-      AND (week_key = $2 OR (week_key LIKE 'manual-%' AND period_first = $3))
+      AND (
+          week_key = $2
+          OR (week_key LIKE 'manual-%' AND period_first = COALESCE(
+              (SELECT w.period_first FROM digestd.sends AS w WHERE w.org_id = $1 AND w.week_key = $2), $3
+          ))
+      )
     ORDER BY CASE WHEN week_key = $2 THEN 0 ELSE 1 END, slot_at, id";
 
 /// Resends are not of a week.

@@ -84,7 +84,7 @@ pub struct QueueEvent {
 /// What an operator may do to messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueAct {
-    /// Try again what was given up, expired or cancelled, if its bytes are still there.
+    /// Try again what was given up, expired or cancelled, if its bytes are still there and its address may get it.
     Retry {
         /// How long it is tried.
         live_for: TimeDelta,
@@ -173,8 +173,17 @@ const RETRY: &str = "
         WHERE o.state IN ('failed', 'expired', 'cancelled')
           AND o.created_at + $3{ms} > {now}
           AND EXISTS (SELECT 1 FROM digestd.bodies AS b WHERE b.message_id = o.id)
-          AND NOT EXISTS (SELECT 1 FROM digestd.opt_outs AS p WHERE p.address = o.address AND p.org_id IN ('', o.org_id))
-          AND NOT EXISTS (SELECT 1 FROM digestd.suppressions AS p WHERE p.address = o.address AND p.suppressed)
+          -- The marker would find the same, after a person was told that these are tried again.
+          AND NOT EXISTS (
+              SELECT 1
+              FROM digestd.opt_outs AS p
+              WHERE p.address = o.address AND p.org_id IN ('', o.org_id)
+          )
+          AND NOT EXISTS (
+              SELECT 1
+              FROM digestd.suppressions AS p
+              WHERE p.address = o.address AND p.suppressed
+          )
         ORDER BY o.id
         {for_update_o}
     )
@@ -239,8 +248,6 @@ const RESEND: &str = "
           AND o.marked_at + $3{ms} <= {now}
           AND o.expires_at > {now}
           AND o.attempts + 1 < $4
-          AND NOT EXISTS (SELECT 1 FROM digestd.opt_outs AS p WHERE p.address = o.address AND p.org_id IN ('', o.org_id))
-          AND NOT EXISTS (SELECT 1 FROM digestd.suppressions AS p WHERE p.address = o.address AND p.suppressed)
         ORDER BY o.id
         {for_update_o}
     )

@@ -35,6 +35,17 @@ impl Breaker {
     }
 }
 
+/// How often in a row the breaker has opened since the relay last worked: once, and after each failed probe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Openings(i32);
+
+impl Openings {
+    /// Whether the relay worked before.
+    pub const fn is_first(self) -> bool {
+        self.0 == 1
+    }
+}
+
 /// The relay as the database has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelayState {
@@ -94,7 +105,7 @@ const FAILING: &str = "
             ELSE open_until
         END
     WHERE name = $2 AND state = 'closed'
-    RETURNING state";
+    RETURNING CASE WHEN state = 'open' THEN openings END";
 
 /// Opens the breaker, longer each time in a row; an open one stays as it is.
 const OPEN: &str = "
@@ -109,7 +120,7 @@ const OPEN: &str = "
         probe_owner = NULL,
         probe_until = NULL
     WHERE name = $2 AND state IN ('closed', 'half_open')
-    RETURNING state";
+    RETURNING openings";
 
 /// One replica becomes the prober; if it dies, another does after a while. A moment that is still to come,
 /// because the database's clock was ahead when it was written and has been set right, holds nobody up.
@@ -220,15 +231,15 @@ impl Store {
     }
 
     /// Counts a failure to talk to the relay; opens the breaker at `threshold` of them in a row, for `first`
-    /// times the openings in a row and at most `longest`. True: the breaker has opened by this.
+    /// times the openings in a row and at most `longest`. `None`: it has not opened by this.
     pub async fn relay_failing(
         &self,
         name: &str,
         threshold: u32,
         (first, longest): (Duration, Duration),
         note: &str,
-    ) -> Result<bool, StoreError> {
-        let state: Option<String> = run!(self, write, db => {
+    ) -> Result<Option<Openings>, StoreError> {
+        let openings: Option<Option<i32>> = run!(self, write, db => {
             sqlx::query_scalar(self.sql(FAILING))
                 .bind(self.given())
                 .bind(name)
@@ -241,18 +252,18 @@ impl Store {
                 .map(only)
         })
         .map_err(StoreError::doing("counting a relay's failure"))?;
-        Ok(state.as_deref() == Some(Breaker::Open.as_str()))
+        Ok(openings.flatten().map(Openings))
     }
 
-    /// Opens the breaker at once. True: it was not open before.
+    /// Opens the breaker at once. `None`: it was open before.
     pub async fn relay_open(
         &self,
         name: &str,
         reason: &str,
         (first, longest): (Duration, Duration),
         note: &str,
-    ) -> Result<bool, StoreError> {
-        let state: Option<String> = run!(self, write, db => {
+    ) -> Result<Option<Openings>, StoreError> {
+        let openings: Option<i32> = run!(self, write, db => {
             sqlx::query_scalar(self.sql(OPEN))
                 .bind(self.given())
                 .bind(name)
@@ -265,7 +276,7 @@ impl Store {
                 .map(only)
         })
         .map_err(StoreError::doing("opening the relay's breaker"))?;
-        Ok(state.is_some())
+        Ok(openings.map(Openings))
     }
 
     /// Tries to become the one that probes an open relay. The right passes on after `patience`.

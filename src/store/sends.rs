@@ -120,7 +120,6 @@ const RENEW: &str = "
         FROM digestd.sends AS s
         JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
         WHERE s.id {among}(SELECT CAST(v.value->>'id' AS BIGINT) FROM {each}($2) AS v){end_among}
-          -- In a CASE, so that no plan reads every claimed send by the index of those.
           AND CASE WHEN s.state = 'claimed' THEN s.epoch = CAST(u.value->>'epoch' AS BIGINT) END
         ORDER BY s.id
         {for_update_s}
@@ -159,7 +158,6 @@ const FINISH: &str = "
         FROM digestd.sends AS s
         JOIN {each}($2) AS u ON s.id = CAST(u.value->>'id' AS BIGINT)
         WHERE s.id {among}(SELECT CAST(v.value->>'id' AS BIGINT) FROM {each}($2) AS v){end_among}
-          -- In a CASE, so that no plan reads every claimed send by the index of those.
           AND CASE WHEN s.state = 'claimed' THEN s.epoch = CAST(u.value->>'epoch' AS BIGINT) END
         ORDER BY s.id
         {for_update_s}

@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use chrono::{DateTime, Utc};
 
+use super::sheet::Sheet;
 use crate::domain::address::Address;
 use crate::domain::digest::{DigestInput, Recipient, Rendered};
 use crate::domain::fingerprint::Fingerprint;
@@ -14,7 +15,6 @@ use crate::domain::token::{KeyRing, Scope, SubscriptionRef, UnsubscribeToken};
 use crate::mail::compose::{ComposeError, Sender, compose};
 use crate::mail::parts::Parts;
 use crate::render::{Brand, Links, RenderError, Templates};
-use crate::tick::sheet::Sheet;
 
 /// What turns data into messages; compiled and checked once at start.
 #[derive(Debug)]
@@ -161,8 +161,7 @@ impl Drafter {
         recipient: &Recipient,
         token: &UnsubscribeToken,
     ) -> Result<Rendered, DraftError> {
-        let links =
-            Links { unsubscribe: token.link(&self.public_url), settings: self.settings_url.clone() };
+        let links = Links { unsubscribe: token.link(&self.public_url), settings: self.settings_url.clone() };
         Ok(self.templates.render(input, recipient, &links, &self.brand)?)
     }
 
@@ -186,6 +185,8 @@ mod tests {
     use secrecy::SecretString;
 
     use super::*;
+    use crate::domain::digest::{Rows, Section, SectionBody};
+    use crate::domain::ids::UserId;
     use crate::render::{Accent, sample};
 
     fn drafter(templates: Templates) -> Drafter {
@@ -214,20 +215,35 @@ mod tests {
 
     /// The same digest for admins with different names, addresses and languages.
     fn with_recipients(mut input: DigestInput) -> DigestInput {
-        let admins = [("ana", "en"), ("björn", "de"), ("chloé", "en"), ("dina", "ar"), ("emad", "ar")];
-        input.recipients = admins
-            .iter()
-            .enumerate()
-            .map(|(n, (name, language))| Recipient {
-                address: Ok(Address::parse(&format!("admin-{n}@example.org")).unwrap()),
-                ..sample::recipient(Some(name), language)
-            })
-            .collect();
+        let admins = [
+            ("ana", Some("en")),
+            ("björn", Some("de-AT")),
+            ("chloé", Some("xx")),
+            ("dina", Some("ar")),
+            ("emad", Some("ar")),
+            ("finn", None),
+        ];
+        let recipient = |(name, language): (&str, Option<&str>)| Recipient {
+            user: UserId::parse(name).unwrap(),
+            address: Ok(Address::parse(&format!("{}@example.org", &name[..2])).unwrap()),
+            name: Some(name.to_owned()),
+            locale: language.map(str::to_owned),
+            opted_in_at: None,
+        };
+        input.recipients = admins.map(recipient).to_vec();
         input
     }
 
+    /// A digest without anything personal.
+    fn quiet() -> DigestInput {
+        let [_, (name, quiet), _] = sample::samples();
+        assert_eq!(name, "quiet");
+        quiet
+    }
+
     fn mails(drafter: &Drafter, input: &DigestInput) -> Vec<Vec<u8>> {
-        let drafts = drafter.drafts(input, None, DateTime::UNIX_EPOCH + chrono::TimeDelta::days(20_000)).drafts;
+        let drafts =
+            drafter.drafts(input, None, DateTime::UNIX_EPOCH + chrono::TimeDelta::days(20_000)).drafts;
         let bytes = |draft: Draft| match draft.content {
             DraftContent::Message { bytes, .. } => bytes,
             DraftContent::Final(..) => panic!("no mail for {}", draft.user),
@@ -252,6 +268,36 @@ mod tests {
     }
 
     #[test]
+    fn a_sheet_in_base64_is_filled_too() {
+        let drafter = drafter(Templates::embedded().unwrap());
+        let input = with_recipients(quiet());
+        let mails = mails(&drafter, &input);
+        let in_base64 = |mail: &&Vec<u8>| String::from_utf8_lossy(mail).contains("Encoding: base64");
+        assert_eq!(mails.iter().filter(in_base64).count(), 2, "for those who read Arabic");
+        assert_eq!(mails, mails_alone(&drafter, &input));
+    }
+
+    #[test]
+    fn a_personal_row_stands_in_its_readers_mail_alone() {
+        let drafter = drafter(Templates::embedded().unwrap());
+        let mut input = with_recipients(quiet());
+        let rows = |title: &str| {
+            let row = [("title".to_owned(), serde_json::Value::from(title))].into_iter().collect();
+            Rows { shown: vec![row], total: 1 }
+        };
+        let by_user =
+            ["ana", "finn"].map(|name| (UserId::parse(name).unwrap(), rows(&format!("only-{name}")))).into();
+        let body = SectionBody::PersonalRows(by_user);
+        input.sections.push(Section { name: "tasks".to_owned(), title: "Tasks".to_owned(), body });
+        let mails = mails(&drafter, &input);
+        assert_eq!(mails, mails_alone(&drafter, &input));
+        for name in ["ana", "finn"] {
+            let holds = |mail: &&Vec<u8>| String::from_utf8_lossy(mail).contains(&format!("only-{name}"));
+            assert_eq!(mails.iter().filter(holds).count(), 1, "{name}");
+        }
+    }
+
+    #[test]
     fn an_operators_template_may_greet_each_admin_by_name() {
         let folder = tempfile::tempdir().unwrap();
         let greeting = "Hello {{ recipient.name }} of {{ org.name }}";
@@ -267,7 +313,8 @@ mod tests {
     #[test]
     fn another_admins_token_in_the_applications_text_stays_as_it_is() {
         let drafter = drafter(Templates::embedded().unwrap());
-        let mut input = with_recipients(sample::samples()[0].1.clone());
+        let mut input = with_recipients(quiet());
+        assert!(drafter.templates.same_for_all(&input));
         let first = drafter.token(&input, input.recipients[0].address.as_ref().unwrap());
         input.org_name = first.as_str().to_owned();
         assert_eq!(mails(&drafter, &input), mails_alone(&drafter, &input));

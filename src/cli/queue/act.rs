@@ -25,7 +25,7 @@ pub(super) async fn retry(config: &Config, store: &Store, which: &Which) -> anyh
     let act = QueueAct::Retry { live_for: config.delivery.max_age };
     let states = [MessageState::Failed, MessageState::Expired, MessageState::Cancelled];
     let why = "not failed, expired or cancelled, or older than 6 days, or without its body, or to an address that has \
-               opted out or is suppressed; `digestd explain` tells which, `digestd resend` makes a digest anew";
+               opted out or is suppressed, as `digestd explain --to` tells; `digestd resend` makes a digest anew";
     act_on(store, which, act, &states, ("will be tried again", why)).await
 }
 
@@ -48,7 +48,7 @@ pub(super) async fn resolve(
     }
     let act = QueueAct::ResolveResend { max_attempts: config.delivery.max_attempts };
     let why = "not uncertain, or handed over less than 30 minutes ago, or past delivery.max_age or \
-               delivery.max_attempts, or to an address that has opted out or is suppressed";
+               delivery.max_attempts";
     act_on(store, which, act, &states, ("will be sent again", why)).await
 }
 

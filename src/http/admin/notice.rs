@@ -55,7 +55,9 @@ impl Act {
 
     const fn why_not(self) -> &'static str {
         match self {
-            Self::Retry => "not failed, expired or cancelled, or older than 6 days, or without its body",
+            Self::Retry => {
+                "not failed, expired or cancelled, or older than 6 days, or without its body, or to an address that has opted out or is suppressed"
+            }
             Self::Cancel => "not waiting: it has left or ended already, or is being handed over just now",
             Self::Accepted => "not uncertain any more",
             Self::Resend => {
