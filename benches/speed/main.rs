@@ -27,6 +27,7 @@ mod idle;
 mod lease;
 mod memory;
 mod peer;
+mod processor;
 mod relay;
 mod render;
 mod replica;

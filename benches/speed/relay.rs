@@ -42,6 +42,12 @@ impl Sink {
     }
 }
 
+impl Sink {
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
 impl Drop for Sink {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -42,6 +42,10 @@ impl Replica {
         Self { child: command.spawn().unwrap(), folder, http }
     }
 
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Resident memory in megabytes, as the kernel counts it.
     pub fn resident_mb(&self) -> f64 {
         self.status_mb("VmRSS:")
