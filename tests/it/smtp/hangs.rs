@@ -103,7 +103,8 @@ async fn a_body_that_nobody_reads_is_a_definite_failure_in_time() {
 #[tokio::test]
 async fn a_body_given_up_is_not_finished_while_the_reason_is_waited_for() {
     let message = b"forty characters of text in every line..\r\n".repeat(500_000);
-    let late = [Act::Delay(PATIENCE + Duration::from_millis(300)), Act::Normal];
+    // Between the end of our patience, which begins once the message is encoded, and that of the second more.
+    let late = [Act::Delay(PATIENCE + Duration::from_millis(900)), Act::Normal];
     let server = SmtpServer::start(Script::new().always(At::Body, late)).await;
     let mut connection = transport(hasty(&server)).connect().await.unwrap();
     assert_broken(&hand_over(&mut connection, "b@x.org", &message).await, Phase::Body, false);
