@@ -261,4 +261,11 @@ mod tests {
             assert!(!digest(bodies.clone()).is_empty(), "{bodies:?}");
         }
     }
+
+    #[test]
+    fn a_digest_is_personal_where_one_section_is() {
+        let everybodys = || SectionBody::Rows(rows(1));
+        assert!(!digest(vec![everybodys(), SectionBody::Omitted]).is_personal());
+        assert!(digest(vec![everybodys(), SectionBody::PersonalRows(BTreeMap::new())]).is_personal());
+    }
 }

@@ -244,4 +244,15 @@ mod tests {
         }
         assert_eq!(isolate("سلام"), "\u{2068}سلام\u{2069}");
     }
+
+    #[test]
+    fn an_error_is_told_with_its_causes_in_one_line() {
+        let cause = std::io::Error::other("no route to host");
+        let error = std::io::Error::other(Wrapped(cause));
+        assert_eq!(chain(&error), "asking the database: no route to host");
+    }
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("asking the database")]
+    struct Wrapped(#[source] std::io::Error);
 }

@@ -309,4 +309,11 @@ mod tests {
         let bytes = std::array::from_fn(|n| u8::try_from(n * 17).unwrap());
         assert_eq!(SubscriptionRef(bytes).to_string(), "00112233445566778899aabbccddeeff");
     }
+
+    #[test]
+    fn a_stand_in_is_as_long_as_a_token_and_never_the_same() {
+        let (one, other) = (UnsubscribeToken::stand_in(), UnsubscribeToken::stand_in());
+        assert_eq!((one.as_str().len(), other.as_str().len()), (TOKEN_CHARS, TOKEN_CHARS));
+        assert_ne!(one, other);
+    }
 }
