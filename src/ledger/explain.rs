@@ -317,6 +317,10 @@ fn next(facts: &Facts, row: Option<&SendRow>, retried: bool, stopped: Option<Str
         }
         Own::Listed(Err(error)) => next.push(format!("correct the org's time zone first: {error}")),
         Own::NotListed => next.push("nothing: the source lists no such active org".to_owned()),
+        // The outcome has told why.
+        Own::Silent(_) if row.is_none() => {
+            next.push("unknown until the application's database answers".to_owned());
+        }
         Own::Silent(why) => {
             next.push(format!(
                 "whether a digest after {} is due is not known. {}",

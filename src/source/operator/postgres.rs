@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::TryStreamExt;
 use secrecy::{ExposeSecret, SecretString};
 use sqlx::postgres::{PgArguments, PgConnectOptions, PgPoolOptions};
-use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, PgPool, Transaction};
+use sqlx::{Arguments as _, AssertSqlSafe, ConnectOptions as _, Connection as _, PgPool, Transaction};
 
 use super::super::SourceError;
 use super::database::{ACQUIRE, Cut, Failure, Learnt, OrgColumns, OrgRow, Row};
@@ -17,6 +17,11 @@ use super::query::{Bound, Query, Values};
 
 /// What we wait past a statement's timeout, for an answer that is on its way, before we give the network up.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a connection is waited for before we look whether the server is there.
+const DOUBT: Duration = Duration::from_secs(2);
+/// How long that look may take.
+const TRY_CONNECT: Duration = Duration::from_secs(5);
 
 /// Connections that read.
 #[derive(Debug, Clone)]
@@ -194,7 +199,22 @@ impl Postgres {
     /// A transaction that can only read, and whose statements end in time. One round trip.
     async fn begin(&self, limit: Duration) -> Result<Tx, sqlx::Error> {
         let begin = format!("BEGIN READ ONLY; SET LOCAL statement_timeout = {}", limit.as_millis().max(1));
-        self.pool.begin_with(AssertSqlSafe(begin)).await
+        let mut opening = Box::pin(self.pool.begin_with(AssertSqlSafe(begin)));
+        if let Ok(opened) = tokio::time::timeout(DOUBT, &mut opening).await {
+            return opened;
+        }
+        // A pool waits as long for a server that is away as for a connection that is in use, and does not say which.
+        match Box::pin(self.try_connect()).await {
+            Err(away @ sqlx::Error::Io(_)) => Err(away),
+            _ => opening.await,
+        }
+    }
+
+    /// Opens one connection beside the pool and closes it again.
+    async fn try_connect(&self) -> Result<(), sqlx::Error> {
+        let tried = async { self.pool.connect_options().connect().await?.close().await };
+        let late = || Err(sqlx::Error::Io(std::io::ErrorKind::TimedOut.into()));
+        tokio::time::timeout(TRY_CONNECT, tried).await.unwrap_or_else(|_| late())
     }
 }
 

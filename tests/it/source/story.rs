@@ -1,13 +1,16 @@
 //! What `explain` tells of orgs and admins that stand in the operator's own database.
 
+use digestd::config::Config;
 use digestd::domain::ids::ReplicaId;
 use digestd::ledger::Ledger;
 use digestd::ledger::story::Story;
 use digestd::ledger::whom::Whom;
+use digestd::source::Source;
+use digestd::source::operator::Operator;
 use digestd::store::enqueue::Enqueue;
 
 use super::{App, execute, orgs};
-use crate::support::fixtures::{berlin, claim_id, draft, due_org, monday, rules, store, terms};
+use crate::support::fixtures::{claim_id, draft, due_org, ledger, monday, store, terms};
 
 const SHOP: &str = "
     CREATE TABLE shops (id text PRIMARY KEY, title text, tz text, opened timestamp);
@@ -32,20 +35,32 @@ title = "Shops"
 sql = "SELECT id AS org_id, title FROM shops WHERE id = ANY(:org_ids)"
 "#;
 
+/// It waited for half a minute and said that a pool had timed out.
+#[tokio::test]
+async fn a_server_that_is_away_is_told_by_what_went_wrong() {
+    let nobody =
+        std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let url = format!("postgres://app:secret@{nobody}/app?sslmode=disable");
+    let text = format!(
+        "public_url = \"http://127.0.0.1:8080\"\n{}",
+        CONFIG.replace("[source]", &format!("[source]\nurl = \"{url}\""))
+    );
+    let config = Config::parse(&text, []).unwrap_or_else(|error| panic!("{error}"));
+    let source = config.source.as_ref().expect("a source");
+    let source = Operator::open(source, &config.sections, &config.schedule.default).expect("queries of ours");
+    let error = Source::Operator(source).listed(&orgs(&["old"]).remove(0)).await.expect_err("nobody listens");
+    assert!(error.is_transient());
+    assert!(error.to_string().contains("Connection refused"), "{error}");
+    assert!(!error.to_string().contains("secret"), "{error}");
+}
+
 both_databases! {
     /// It asked our own tables only, so that every admin was a stranger and every new org was due.
     async fn recipients_are_known_and_an_org_younger_than_its_slot_is_told(database: TestDatabase) {
         let app = App::new(database, SHOP, CONFIG).await;
         let store = store(&app.database).await;
         store.clock().set(monday() + chrono::TimeDelta::hours(1));
-        let ledger = Ledger {
-            store,
-            source: app.checked().await,
-            rules: rules(),
-            fallback: berlin(),
-            relay: "relay".to_owned(),
-            max_attempts: 5,
-        };
+        let ledger = Ledger { source: app.checked().await, ..ledger(&store) };
         let explain = async |org: &str, whom: &str| -> Story {
             let org = orgs(&[org]).remove(0);
             ledger.explain(&org, None, Some(&Whom::new(whom))).await.expect("a story")
@@ -81,14 +96,7 @@ both_databases! {
         let drafts = vec![draft(&claim, "ann@old.example")];
         let enqueued = store.enqueue(vec![Enqueue { claim, drafts }], chrono::TimeDelta::days(2)).await;
         assert_eq!(enqueued.expect("enqueued").messages, 1);
-        let ledger = Ledger {
-            store,
-            source: app.checked().await,
-            rules: rules(),
-            fallback: berlin(),
-            relay: "relay".to_owned(),
-            max_attempts: 5,
-        };
+        let ledger = Ledger { source: app.checked().await, ..ledger(&store) };
         execute(&app.database, "DROP TABLE keepers").await;
         // A week later, and no week is named: the newest that is known is told.
         ledger.store.clock().set(monday() + chrono::TimeDelta::days(8));
@@ -103,5 +111,6 @@ both_databases! {
         let never = explain("new", None).await;
         let unknown = "No digest of 2026-W29 is on record, and whether one is due is not known. The application's";
         assert!(never.outcome.starts_with(unknown), "{}", never.outcome);
+        assert_eq!(never.next, ["unknown until the application's database answers"]);
     }
 }
